@@ -316,6 +316,17 @@ async def test_a_tool_that_is_hinted_read_only_is_asked_about(plain):
                 assert "no" in (await anext(events)).result.text
 
 
+async def test_an_error_of_the_server_is_shown_whatever_its_code(plain):
+    """Also -32000, which the library gives to a lost connection, and those that stand for a missing login here."""
+    codes = (-32000, -32098, -32099, -32700)
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(mcp=[server(plain, "more")]) as supervisor:
+            turn = calls(*[("mcp__p__fail", {"code": code}) for code in codes])
+            session = await supervisor.start_session(model=ScriptedModel([turn, says("done")]))
+            found = {one.text for one in await results_of(session, len(codes))}
+    assert found == {f"The server refused the call ({code}): no such city" for code in codes}
+
+
 @pytest.mark.protocol(16)
 async def test_a_changed_tool_makes_an_always_ask_again(plain, tmp_path, quick_restarts):
     """P-016: it was given to another text. What was allowed for another tool stays allowed."""

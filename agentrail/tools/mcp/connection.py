@@ -147,9 +147,12 @@ def _line_of(sent: SessionMessage) -> bytes:
 
 def _message_of(value: Mapping[str, Any]) -> Any:
     try:
-        return jsonrpc_message_adapter.validate_python(value, by_name=False)
+        message = jsonrpc_message_adapter.validate_python(value, by_name=False)
     except ValidationError:
         return None  # an answer to nothing, or no JSON-RPC at all: dropped, as the library does
+    if isinstance(message, types.JSONRPCError):
+        message.error.data = _FROM_PROCESS
+    return message
 
 
 # --- HTTP. The library's client closes for good on the first broken connection, with all calls in flight. So a broken connection
@@ -157,6 +160,9 @@ def _message_of(value: Mapping[str, Any]) -> Any:
 
 LOST_CODE: Final = -32_000
 """The library's own code of a closed connection."""
+
+_FROM_PROCESS: Final = "from the process"
+"""Marks errors of a process: it may use each code of ours."""
 
 _CONNECT_SECONDS: Final = 5.0
 _shared_tls: Final = functools.cache(context_of_system)
@@ -528,6 +534,8 @@ class ServerConnection:
             message = f"its answer is invalid: {error.errors()[0]['msg']}"
             raise refused_call(types.INTERNAL_ERROR, message) from None
         except MCPError as error:
+            if error.data == _FROM_PROCESS:
+                raise refused_call(error.code, error.message) from None
             if error.code in {LOGIN_CODE, NOT_SENT_CODE}:
                 state = "needs_login" if error.code == LOGIN_CODE else "restarting"
                 raise absent_server(self._server.name, state) from None

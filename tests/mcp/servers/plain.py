@@ -152,6 +152,8 @@ def called(request):
             if MODE == "dying_once":
                 Path(ARGUMENT).write_text("died")
             os.kill(os.getpid(), signal.SIGKILL)
+        case "fail":
+            send({"id": request["id"], "error": {"code": arguments["code"], "message": "no such city"}})
         case "deep":
             deep = []
             for _ in range(int(arguments["levels"])):
@@ -277,7 +279,7 @@ def misbehave():
         case "asking":
             STATE["tools"] += ["ask", "insist"]
         case "more":
-            STATE["tools"] += ["deep", "twice"]
+            STATE["tools"] += ["deep", "twice", "fail"]
         case "reaching":
             STATE["tools"].append("reach")
         case "own_login":
