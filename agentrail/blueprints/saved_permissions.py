@@ -30,13 +30,6 @@ class PermissionFile:
     scope: Scope
 
 
-def find_permission_file(
-    environ: Mapping[str, str], *, cwd: Path, config: Path | None = None
-) -> PermissionFile | None:
-    """Return the file for rules made in a directory, or None."""
-    return _place_in(read_configuration(environ, cwd=cwd, config=config).files, environ, cwd)
-
-
 def _place_in(files: FoundFiles, environ: Mapping[str, str], cwd: Path) -> PermissionFile | None:
     home = Path(environ["HOME"]) if environ.get("HOME") else None
     if files.directory is not None and is_trusted(files, environ):

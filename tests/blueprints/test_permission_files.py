@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from agentrail.blueprints.blueprint import Blueprint
 from agentrail.blueprints.config_discovery import find_files
 from agentrail.blueprints.configuration import read_configuration
-from agentrail.blueprints.saved_permissions import find_permission_file, keep_allowed
+from agentrail.blueprints.saved_permissions import keep_allowed
 from agentrail.blueprints.trust_store import changing_files, digests_of, is_trusted, read_trust, write_trust
 from agentrail.cli.config_command import trust as trust_directory
 from agentrail.cli.exit_codes import Exit
@@ -93,9 +93,9 @@ def test_always_is_kept_in_the_file_of_a_trusted_project_else_in_the_user_s(proj
     assert judge(policy_of(environ, place), call).decision == "allow"
     kept.path.unlink()
     trust()
-    assert find_permission_file(environ, cwd=place).shown == ".agentrail/permissions.toml"
     kept = keep_allowed(rules, environ, cwd=place)
     assert (kept.scope, kept.path) == ("project", place / ".agentrail/permissions.toml")
+    assert kept.shown == ".agentrail/permissions.toml"
     assert (kept.path.stat().st_mode & 0o777) == 0o600
     assert is_trusted(find_files(None, environ, place), environ)
     verdict = explain_call(policy_of(environ, place), call)
@@ -141,7 +141,6 @@ def test_always_leaves_all_else_trusted(project, monkeypatch):
     monkeypatch.setenv("HOME", environ["HOME"])
     assert trust_directory() is Exit.DONE
     for rule in ("shell(git log *)", "shell(ls *)"):
-        assert find_permission_file(environ, cwd=place).scope == "project"
         assert keep_allowed([rule], environ, cwd=place).scope == "project"
         read = read_configuration(environ, cwd=place).check()
         assert read.trusted
