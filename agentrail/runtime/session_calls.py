@@ -38,30 +38,7 @@ from agentrail.runtime.journal_state import (
     fault_of_limit,
     fault_of_number,
 )
-from agentrail.wire.operations import (
-    ABORT,
-    ABORT_TOOL,
-    APPROVE,
-    BREAK_ON,
-    COMPACT,
-    DECLINE,
-    GO_ON,
-    JOURNAL,
-    RECEIPT_OF,
-    REJECT,
-    RESPOND,
-    REVOKE_RULE,
-    REWIND,
-    RULES,
-    SNAPSHOT,
-    STATE_AT,
-    STATUS,
-    STOP,
-    SWITCH_MODEL,
-    TURNS,
-    UNBREAK,
-    Operation,
-)
+from agentrail.wire import operations
 
 R = TypeVar("R")
 
@@ -71,7 +48,7 @@ class SessionCalls:
 
     __slots__ = ()
 
-    async def _call(self, operation: Operation[R], **given: Any) -> R:
+    async def _call(self, operation: operations.Operation[R], **given: Any) -> R:
         raise NotImplementedError
 
     async def approve(
@@ -106,7 +83,7 @@ class SessionCalls:
         Cancellation: The decision remains in effect.
         """
         await self._call(
-            APPROVE,
+            operations.APPROVE,
             approval_id=approval_id,
             kind=kind,
             arguments=arguments,
@@ -140,7 +117,9 @@ class SessionCalls:
 
         Cancellation: The decision remains in effect.
         """
-        await self._call(REJECT, approval_id=approval_id, reason=reason, auto_resume=auto_resume, user=user)
+        await self._call(
+            operations.REJECT, approval_id=approval_id, reason=reason, auto_resume=auto_resume, user=user
+        )
 
     async def respond(self, ref: str, response: str | int | JsonObject, *, user: str | None = None) -> None:
         """Answer a question of the model or of a tool, or answer a pending approval in place of its tool.
@@ -162,7 +141,7 @@ class SessionCalls:
 
         Cancellation: The answer remains in effect.
         """
-        await self._call(RESPOND, ref=ref, response=response, user=user)
+        await self._call(operations.RESPOND, ref=ref, response=response, user=user)
 
     async def decline(self, ref: str, reason: str | None = None, *, user: str | None = None) -> None:
         """Decline to answer a question. The model reads that as the call's result, and a tool gets an error.
@@ -181,7 +160,7 @@ class SessionCalls:
 
         Cancellation: The decision remains in effect.
         """
-        await self._call(DECLINE, ref=ref, reason=reason, user=user)
+        await self._call(operations.DECLINE, ref=ref, reason=reason, user=user)
 
     async def abort(  # noqa: PLR0913 - all that a caller may say of it
         self,
@@ -215,7 +194,7 @@ class SessionCalls:
         Cancellation: Only the receipt is lost. The abort continues.
         """
         return await self._call(
-            ABORT,
+            operations.ABORT,
             reason=reason,
             kill_tools=kill_tools,
             clear_queue=clear_queue,
@@ -239,7 +218,7 @@ class SessionCalls:
         Cancellation: The call is still stopped. Returns when the call has its result. Its task ends later, within a
             time limit.
         """
-        await self._call(ABORT_TOOL, call_id=call_id, reason=reason)
+        await self._call(operations.ABORT_TOOL, call_id=call_id, reason=reason)
 
     async def compact(self, reason: str | None = None) -> None:
         """Replace the beginning of the conversation with a summary: now if idle, otherwise before the next request.
@@ -257,7 +236,7 @@ class SessionCalls:
 
         Cancellation: The compaction continues, and only an abort stops it. Returns when the request has been recorded.
         """
-        await self._call(COMPACT, reason=reason)
+        await self._call(operations.COMPACT, reason=reason)
 
     async def rules(self) -> tuple[ApprovalRule, ...]:
         """Return the rules that users made with `approve(kind="always")`, for this session and its sub-sessions.
@@ -268,7 +247,7 @@ class SessionCalls:
         Raises:
             SessionDown: The session has ended.
         """
-        return await self._call(RULES)
+        return await self._call(operations.RULES)
 
     async def revoke_rule(self, rule_id: str) -> None:
         """Revoke a rule in this session and in each session below that has it.
@@ -286,7 +265,7 @@ class SessionCalls:
 
         Cancellation: Sessions that have revoked the rule keep it revoked. Sessions below may still have it.
         """
-        await self._call(REVOKE_RULE, rule_id=rule_id)
+        await self._call(operations.REVOKE_RULE, rule_id=rule_id)
 
     async def break_on(self, tool: str = "*") -> None:
         """Stop each later call of a tool before it runs, in this session and those below it, until `unbreak`.
@@ -303,7 +282,7 @@ class SessionCalls:
 
         Cancellation: Sessions that have the breakpoint keep it. Sessions below may lack it.
         """
-        await self._call(BREAK_ON, tool=tool)
+        await self._call(operations.BREAK_ON, tool=tool)
 
     async def unbreak(self, tool: str = "*") -> None:
         """End a breakpoint, in this session and those below it. Calls that it stopped stay pending.
@@ -317,7 +296,7 @@ class SessionCalls:
 
         Cancellation: As with `revoke_rule`.
         """
-        await self._call(UNBREAK, tool=tool)
+        await self._call(operations.UNBREAK, tool=tool)
 
     async def switch_model(
         self, model: str | Provider, provider_opts: Mapping[str, Any] | None = None
@@ -337,7 +316,7 @@ class SessionCalls:
 
         Cancellation: The switch remains in effect.
         """
-        await self._call(SWITCH_MODEL, model=model, provider_opts=provider_opts)
+        await self._call(operations.SWITCH_MODEL, model=model, provider_opts=provider_opts)
 
     async def go_on(
         self,
@@ -370,7 +349,7 @@ class SessionCalls:
         Cancellation: Once the message has been sent, only the receipt is lost.
         """
         return await self._call(
-            GO_ON,
+            operations.GO_ON,
             client_id=client_id,
             via=via,
             request_id=request_id,
@@ -398,7 +377,7 @@ class SessionCalls:
             OptionError: Your move: a name or digest is invalid or too long.
             SessionDown: The session has ended.
         """
-        return await self._call(RECEIPT_OF, client_id=client_id, digest=digest)
+        return await self._call(operations.RECEIPT_OF, client_id=client_id, digest=digest)
 
     async def status(self) -> Status:
         """Return the status of the session and of its sub-sessions. Approvals pending in those are in `children`.
@@ -406,7 +385,7 @@ class SessionCalls:
         Raises:
             SessionDown: The session has ended.
         """
-        return await self._call(STATUS)
+        return await self._call(operations.STATUS)
 
     async def snapshot(self) -> Snapshot:
         """Return the full state that a late client needs to display the session.
@@ -414,7 +393,7 @@ class SessionCalls:
         Raises:
             SessionDown: The session has ended.
         """
-        return await self._call(SNAPSHOT)
+        return await self._call(operations.SNAPSHOT)
 
     async def journal(self, after: int = 0, limit: int = 1_000) -> tuple[JournalEntry, ...]:
         """Read the durable part of the session's journal: the messages it received and its decisions.
@@ -436,7 +415,7 @@ class SessionCalls:
 
         Cancellation: Immediate.
         """
-        entries: tuple[JournalEntry, ...] = await self._call(JOURNAL, after=after, limit=limit)
+        entries: tuple[JournalEntry, ...] = await self._call(operations.JOURNAL, after=after, limit=limit)
         return entries
 
     async def turns(self, limit: int = 1_000) -> tuple[PastTurn, ...]:
@@ -456,7 +435,7 @@ class SessionCalls:
 
         Cancellation: Immediate. The computation runs in a thread, at most four at a time.
         """
-        return await self._call(TURNS, limit=limit)
+        return await self._call(operations.TURNS, limit=limit)
 
     async def state_at(self, number: int) -> PastState:
         """Return the session's state after a record, folded from its journal, with all pending approvals and questions.
@@ -476,7 +455,7 @@ class SessionCalls:
 
         Cancellation: Immediate. The computation runs in a thread, at most four at a time.
         """
-        past: PastState = await self._call(STATE_AT, number=number)
+        past: PastState = await self._call(operations.STATE_AT, number=number)
         return past
 
     async def rewind(
@@ -518,7 +497,9 @@ class SessionCalls:
         Cancellation: Stopped work stays stopped. `journal` shows whether the session was rewound. No file is left half
             restored: repeat the call to restore the remaining ones.
         """
-        rewound: Rewound = await self._call(REWIND, to=to, turn=turn, files=files, force=force, dry=dry)
+        rewound: Rewound = await self._call(
+            operations.REWIND, to=to, turn=turn, files=files, force=force, dry=dry
+        )
         return rewound
 
     async def stop(self, reason: str = "stopped", *, timeout_seconds: float | None = None) -> None:
@@ -536,7 +517,7 @@ class SessionCalls:
 
         Cancellation: The session still ends.
         """
-        await self._call(STOP, reason=reason, timeout_seconds=timeout_seconds)
+        await self._call(operations.STOP, reason=reason, timeout_seconds=timeout_seconds)
 
 
 # --- argument checks
@@ -545,7 +526,7 @@ Check: TypeAlias = Callable[[object], str | None]
 """Returns the fault of a value, or None."""
 
 
-def check_arguments(operation: Operation[Any], given: Mapping[str, object]) -> None:
+def check_arguments(operation: operations.Operation[Any], given: Mapping[str, object]) -> None:
     faults: list[str] | None = None
     for name, plain, check in _checks_of(operation):
         value = given[name]
@@ -558,7 +539,7 @@ def check_arguments(operation: Operation[Any], given: Mapping[str, object]) -> N
 
 
 @cache
-def _checks_of(operation: Operation[Any]) -> tuple[tuple[str, tuple[type, ...], Check], ...]:
+def _checks_of(operation: operations.Operation[Any]) -> tuple[tuple[str, tuple[type, ...], Check], ...]:
     hints = get_type_hints(operation.takes)
     found = [(name, *_check_of(name, hint)) for name, hint in hints.items() if name not in _DECIDED]
     return (*found, *((name, (NoneType,), _CHECK_OF_NAME[name]) for name in operation.local))
