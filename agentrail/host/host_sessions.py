@@ -233,8 +233,10 @@ class HostSessions:
         self._fresh.pop(key_of(owner.tenant_id, facts.session_id), None)
         with suppress(SessionDown):
             return self.supervisor.session(facts.session_id, scope=owner.tenant_id)
-        if facts.is_here or facts.has_ended:
-            raise self._end_of(facts, owner)
+        words = self.supervisor.last_words(facts.session_id, scope=owner.tenant_id)
+        # A hibernated session that another node has continued meanwhile leaves no words. The store knows where it is.
+        if facts.has_ended or (facts.is_here and (words is not None or not self.has_store)):
+            raise _end_of(facts, words)
         return await self._resume(facts, owner, on_drift)
 
     async def _resume(self, facts: SessionFacts, owner: SessionOwner, on_drift: OnDrift | None) -> Session:
@@ -261,16 +263,6 @@ class HostSessions:
             raise
         self._open_sessions.note(owner, facts.session_id)
         return session
-
-    def _end_of(self, facts: SessionFacts, owner: SessionOwner) -> SessionDown:
-        words = self.supervisor.last_words(facts.session_id, scope=owner.tenant_id)
-        if words is None or (
-            words.how == "rested" and facts.has_ended
-        ):  # on another node, to which it had moved
-            return SessionDown(facts.session_id, "it has ended")
-        if words.how == "rested":  # since the facts were read: it continues elsewhere
-            return SessionRested(facts.session_id, words.reason)
-        return SessionDown(facts.session_id, words.reason or "it has ended")
 
     async def _profile_of(self, context: ProfileContext) -> AgentProfile:
         try:
@@ -474,6 +466,14 @@ def refuse_child(facts: SessionFacts) -> None:
     if facts.root_id != facts.session_id:
         message = f"session {facts.session_id!r} is a sub-agent of {facts.root_id!r}: use that one"
         raise SessionIsChild(message, root_id=facts.root_id)
+
+
+def _end_of(facts: SessionFacts, words: LastWords | None) -> SessionDown:
+    if words is None or (words.how == "rested" and facts.has_ended):  # on another node, to which it had moved
+        return SessionDown(facts.session_id, "it has ended")
+    if words.how == "rested":  # since the facts were read: it continues elsewhere
+        return SessionRested(facts.session_id, words.reason)
+    return SessionDown(facts.session_id, words.reason or "it has ended")
 
 
 def _log_that_it_stays(error: Unrevivable | JournalDrifted, profile: str) -> None:

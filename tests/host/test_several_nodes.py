@@ -13,6 +13,7 @@ from agentrail.abc.living_nodes import is_first, living_nodes
 from agentrail.abc.store import Beat, Node, Standing
 from agentrail.errors import (
     DayBudgetSpent,
+    HeldBy,
     OptionError,
     QuotaReached,
     SessionDown,
@@ -26,6 +27,7 @@ from agentrail.host.session_feed import SessionFeed
 from agentrail.host.webhook_delivery import MESSAGES, WATCHES, decode_owed_message
 from agentrail.runtime.event_history import PageAsked
 from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.faulty_store import CutStore
 from agentrail.testing.models import FunctionModel, says
@@ -371,6 +373,28 @@ async def test_a_session_that_moved_away_and_was_stopped_there_has_ended_on_ever
             with pytest.raises(SessionDown) as down:
                 await host.session("s", ANN)
             assert not isinstance(down.value, SessionRested)
+
+
+@on_virtual_time
+async def test_a_session_that_another_node_continues_after_the_look_has_not_ended(monkeypatch):
+    """It hibernates here. A reader wakes it between the look and the message, which is how this node learns of its owner."""
+    find = SessionSupervisor.facts_of
+    models = answering("Done."), FunctionModel(never_answering)
+    async with nodes(shared_store(), *models, idle_after=5) as (first, second):
+        await (await asked(first.host, session_id="s")).outcome()
+        await trio.sleep(8)
+        await asked(second.host, session_id="s")
+
+        async def look(self, session_id, *, scope=""):
+            facts = await find(self, session_id, scope=scope)
+            if self is first.host.supervisor and facts.is_here:
+                with pytest.raises(SessionRested):
+                    await self.session(session_id, scope=scope).status()
+            return facts
+
+        monkeypatch.setattr(SessionSupervisor, "facts_of", look)
+        with pytest.raises(HeldBy):
+            await asked(first.host, "And?", session_id="s")
 
 
 @on_virtual_time
