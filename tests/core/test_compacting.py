@@ -17,6 +17,7 @@ from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.errors import ErrorInfo
 from agentrail.events import CompactEnd, PromptDropped
 from agentrail.messages import CallId, SteerRef, Text, TokenUsage, ToolCall, UserMessage
+from agentrail.testing.promises import PROMISES
 from agentrail.testing.promises.conversation import a_budget_is_never_passed_by_a_promise
 from agentrail.testing.scenario import read_scenario
 from tests.core.worlds import completed, prompt, walk
@@ -104,6 +105,20 @@ CUTS = {
     "aborted": lambda _: s.AbortCycle(at_ms=120, signal_id=s.SignalId("a1")),
     "stopped": lambda state: s.Recovered(at_ms=120, cause="gone", open=tuple(state.data.open)),
 }
+
+
+def test_an_abort_does_not_wait_for_the_file_of_the_full_text():
+    """It may still be written. No promise is broken by that, and the file's end changes nothing."""
+    asked = compacting()
+    writing, _ = machine.step(asked, completed(asked.data.compaction.effect_id, Text(text="They lived.")))
+    (seen,) = walk([CUTS["aborted"](writing)], writing)
+    for promise in PROMISES:
+        promise(seen)
+    assert (seen.after.data.compaction, seen.after.data.open, seen.after.phase) == (None, {}, Phase.IDLE)
+    late = s.PluginRequestFinished(
+        at_ms=130, effect_id=EffectId("e6"), result=FileWritten(path="c/x.md", written_bytes=9)
+    )
+    assert machine.step(seen.after, late)[0].data.history == seen.after.data.history
 
 
 @pytest.mark.parametrize("cut", CUTS)

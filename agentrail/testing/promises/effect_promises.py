@@ -119,6 +119,9 @@ def nothing_started_is_forgotten(seen: Seen) -> None:
     elif not isinstance(seen.signal, Recovered):  # recoveries have their own promise
         # Calls that are stopping were stopped earlier. An abort no longer waits for them, but its teardown does.
         told = _stopping(seen.before)
+        compaction = seen.before.data.compaction if isinstance(seen.signal, AbortCycle) else None
+        if compaction is not None and compaction.summary is not None:
+            told |= {compaction.effect_id}  # the file may still be written
         assert was - now <= came | stopped | told
         stopping = _stopping(seen.after)
         assert now.isdisjoint(stopped - stopping)
