@@ -47,7 +47,7 @@ from agentrail.evals.scorers import PASS_SCORE, Judge, Score, Scorer, scorer_fro
 from agentrail.evals.statistics import kappa_of
 from agentrail.evals.trace import Trace
 from agentrail.otp.crash_text import describe_bug
-from agentrail.otp.guarded_calls import call_guarded
+from agentrail.otp.guarded_calls import call_contained
 from agentrail.runtime.tree_secrets import without_known
 from agentrail.structs import Value, converter_of, picked_fields
 from agentrail.testing.cassette import CassetteModel, without_keys
@@ -137,7 +137,7 @@ def read_eval(file: Path, model: str | None) -> tuple[EvalFile, Dataset, EvalTas
     return (
         given,
         Dataset(given.name or file.stem, cases),
-        lambda case: call_guarded(refuse, make, case),
+        lambda case: call_contained(refuse, make, case),
         scorers,
     )
 

@@ -249,10 +249,11 @@ async def _follow(session: Session, live: Subscription, heard: list[Event], appr
             inner = inner.event
         with suppress(errors.InteractionError):  # a deadline decided it
             match inner:
-                case events.ApprovalRequired(approval=asked) if _fits(asked.tool, approve):
-                    await session.approve(asked.id)
                 case events.ApprovalRequired(approval=asked):
-                    await session.reject(asked.id, _NO_USER, auto_resume=True)
+                    if any(fnmatchcase(asked.tool, one) for one in approve):
+                        await session.approve(asked.id)
+                    else:
+                        await session.reject(asked.id, _NO_USER, auto_resume=True)
                 case events.AskUser(ref=ref):
                     await session.decline(ref, _NO_USER)
                 case events.ClientCall(ref=ref):
@@ -260,7 +261,3 @@ async def _follow(session: Session, live: Subscription, heard: list[Event], appr
                 case _:
                     pass
     return False
-
-
-def _fits(name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(name, one) for one in patterns)

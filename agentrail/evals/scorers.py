@@ -23,7 +23,7 @@ from agentrail.events import ToolExecutionMetrics
 from agentrail.frozen import frozen_json, thawed
 from agentrail.messages import JsonValue
 from agentrail.otp.crash_text import describe_bug
-from agentrail.otp.guarded_calls import call_guarded
+from agentrail.otp.guarded_calls import call_contained
 from agentrail.structs import Value, decoder_of
 
 PASS_SCORE: Final = 0.5
@@ -67,7 +67,7 @@ def score_of(scorer: "Scorer | Judge", trace: Trace, case: Case) -> Score:
 
     if trace.outcome != "done":
         return Score(0.0, f"{trace.outcome}: {trace.error}")
-    return call_guarded(lambda error: Score(0.0, describe_bug(error), is_error=True), judged)
+    return call_contained(lambda error: Score(0.0, describe_bug(error), is_error=True), judged)
 
 
 def exact(trace: Trace, case: Case) -> Score:

@@ -60,14 +60,26 @@ def call_guarded(
         return otherwise(error)  # noqa: ASYNC104 - not a cancellation
 
 
-def travels(error: BaseException) -> bool:
+def call_contained(
+    otherwise: Callable[[BaseException], _O], function: Callable[..., _R], /, *args: Any
+) -> _R | _O:
+    """Same as `call_guarded`, for code that must not end the program, such as an import: `SystemExit` is a bug there."""
+    try:
+        return call_guarded(otherwise, function, *args)
+    except (SystemExit, BaseExceptionGroup) as error:
+        if travels(error, (KeyboardInterrupt,)):
+            raise
+        return otherwise(error)
+
+
+def travels(error: BaseException, kinds: tuple[type[BaseException], ...] = FOR_THE_PROCESS) -> bool:
     """Return whether an exception must cross an edge.
 
     True for Trio's cancellation, `KeyboardInterrupt`, `SystemExit`, and a group that contains one of them.
     Every other exception is a bug in the code that raised it and ends only that code, whatever its class:
     `GeneratorExit`, asyncio's `CancelledError`, a `BaseException` of the user's own.
     """
-    return what_leaves(error) is not None or any(map(is_cancellation, leaves(error)))
+    return what_leaves(error, kinds) is not None or any(map(is_cancellation, leaves(error)))
 
 
 def what_leaves(

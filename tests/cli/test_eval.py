@@ -149,6 +149,7 @@ REFUSED = [
         '"desk:answer"',
         "desk:answer gives no blueprint: AttributeError: 'Case' object",
     ),
+    ("eval.toml", '"desk:desk"', '"sys:exit"', "sys:exit gives no blueprint: SystemExit: Case("),
     ("eval.toml", 'task = "desk:desk"', "", "eval.toml names no task"),
     ("eval.toml", "repeats = 2", "repaets = 2", "eval.toml: repaets: unknown key, did you mean 'repeats'"),
     ("eval.toml", "repeats = 2", "repeats = ", "eval.toml: Invalid value (at line 3"),

@@ -2,6 +2,7 @@
 
 import cProfile
 import json
+import sys
 from functools import partial
 from xml.etree import ElementTree as Xml
 
@@ -305,6 +306,7 @@ WRONG = [
     lambda _trace, _case: "good",
     lambda _trace, _case: Score(-1.0),
     lambda _trace: 1,
+    lambda _trace, _case: sys.exit("no such file"),
 ]
 
 

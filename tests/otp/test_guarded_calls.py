@@ -7,7 +7,7 @@ from unittest.mock import AsyncMock
 import pytest
 import trio
 
-from agentrail.otp.guarded_calls import call_guarded, is_async, leaves, travels
+from agentrail.otp.guarded_calls import call_contained, call_guarded, is_async, leaves, travels
 
 
 def name_of(error):
@@ -48,6 +48,15 @@ def test_a_cancellation_goes_on(cancelled):
     assert travels(BaseExceptionGroup("g", [ValueError(), cancelled]))
     with pytest.raises(trio.Cancelled):
         call_guarded(name_of, raises(cancelled))
+
+
+def test_a_contained_call_ends_no_program(cancelled):
+    """Its `SystemExit` is a bug, alone or in a group. A cancellation and Ctrl-C still leave."""
+    for error in (SystemExit(2), BaseExceptionGroup("g", [SystemExit(2), ValueError()])):
+        assert call_contained(name_of, raises(error)) == name_of(error)
+    for error in (cancelled, KeyboardInterrupt(), BaseExceptionGroup("g", [SystemExit(2), cancelled])):
+        with pytest.raises(type(error)):
+            call_contained(name_of, raises(error))
 
 
 def test_leaves_of_a_group_within_itself_are_found_once():
