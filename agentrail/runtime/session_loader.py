@@ -34,7 +34,7 @@ from agentrail.errors import CodecError, Erased, PluginError, StillNeeded, Trimm
 from agentrail.events import Event
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
-from agentrail.otp.guarded_calls import call_guarded
+from agentrail.otp.guarded_calls import call_contained
 from agentrail.runtime.snapshots import is_sound
 from agentrail.structs import struct_from
 
@@ -108,8 +108,8 @@ def _made_at(record: PluginRecord) -> Any:
     found = found_at(record.origin)
     if isinstance(found, type) and not (hasattr(found, "handle") and hasattr(found, "init")):
         return None  # a foreign journal may name any class, and creating one may have any effect
-    plugin = call_guarded(lambda _: None, found) if isinstance(found, type) else found
-    name = call_guarded(lambda _: None, getattr, plugin, "name", None)
+    plugin = call_contained(lambda _: None, found) if isinstance(found, type) else found
+    name = call_contained(lambda _: None, getattr, plugin, "name", None)
     return plugin if name == record.name else None
 
 
@@ -128,7 +128,7 @@ def found_at(origin: str) -> Any:
             found = getattr(found, part)
         return found
 
-    return call_guarded(lambda _: None, find)
+    return call_contained(lambda _: None, find)
 
 
 def fault_of_origin(record: PluginRecord) -> str | None:

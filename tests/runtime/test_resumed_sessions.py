@@ -1,7 +1,9 @@
 """Stored sessions come back: what they knew is there, what was at work is decided once, and what is missing is said by name."""
 
+import sys
 import threading
 from contextlib import suppress
+from importlib import import_module, invalidate_caches
 
 import msgspec
 import pytest
@@ -485,6 +487,29 @@ async def test_code_that_no_other_process_finds_is_refused_with_the_way_out():
         session = await supervisor.start_session(model=saying("a"))
         await session.attach_tools(Local(name="two"), nested)
         await session.attach_plugin(Guard((), name="guard"))
+
+
+@pytest.mark.parametrize("where", ["", "def __init__(self): "], ids=["module", "class"])
+async def test_a_plugin_that_exits_when_it_is_loaded_is_missing(where, tmp_path, monkeypatch):
+    """Its `SystemExit`, on import or from its constructor, does not end the supervisor. Other sessions continue."""
+    monkeypatch.syspath_prepend(tmp_path)
+    name = f"leaving_plugin_{len(where)}"
+    head = (
+        "import sys\nfrom agentrail.testing.plugins import PuppetPlugin\nclass Leaving(PuppetPlugin):\n    "
+    )
+    (tmp_path / f"{name}.py").write_text(f"{head}def __init__(self): super().__init__((), name='leaving')\n")
+    inner = fresh()
+    async with open_again(inner) as supervisor:
+        plugin = import_module(name).Leaving()
+        await supervisor.start_session(model=saying("a"), session_id="s-1", plugins=[plugin])
+    monkeypatch.delitem(sys.modules, name)
+    (tmp_path / f"{name}.py").write_text(f"{head}{where}sys.exit('no')\n")
+    invalidate_caches()
+    async with open_again(inner) as supervisor:
+        other = await supervisor.start_session(model=saying("b"))
+        with pytest.raises(Unrevivable, match="plugin 'leaving'"):
+            await supervisor.resume_session("s-1", model=saying("a"))
+        assert await other.ask("Hi") == "b"
 
 
 async def test_what_cannot_come_back_says_why():
