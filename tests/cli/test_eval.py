@@ -98,6 +98,21 @@ async def test_a_planted_regression_fails_the_build_and_names_the_case(desk):
     assert ran.code == 0
 
 
+async def test_a_mean_that_equals_the_bar_passes(desk):
+    """Three scores of 0.7 have the mean 0.7, although their sum in binary is less than 2.1."""
+    with (desk / "desk.py").open("a") as file:
+        file.writelines(
+            f"\n\ndef {name}(_trace, _case):\n    return 0.7\n" for name in ("one", "two", "three")
+        )
+    (scorers,) = [
+        line for line in (desk / "eval.toml").read_text().splitlines() if line.startswith("scorers")
+    ]
+    change(desk / "eval.toml", scorers, 'scorers = ["desk:one", "desk:two", "desk:three"]')
+    ran = await run(desk, "eval eval.toml --fail-below 0.7 --report report.json")
+    assert decode_report((desk / "report.json").read_bytes(), "report.json").mean < 0.7
+    assert ran.code == 0, ran.out
+
+
 @pytest.mark.operation("O-012")
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
 async def test_the_same_command_runs_the_rest_of_an_eval_that_was_stopped(desk, sent, code):
