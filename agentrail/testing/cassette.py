@@ -17,13 +17,13 @@ from typing import Any, Final
 
 import msgspec
 import trio
-from attrs import frozen
+from attrs import evolve, frozen
 
 from agentrail.abc import Capabilities, Provider
 from agentrail.core.protocol.request import Chunk, Completed, EffectId, ModelRequest
 from agentrail.core.protocol.signals import ChunksArrived
 from agentrail.core.wire.codec import decode_signal, encode_event, encode_signal
-from agentrail.errors import BadRequest, ErrorInfo, OptionError, ProviderError
+from agentrail.errors import BadRequest, CodecError, ErrorInfo, OptionError, ProviderError
 from agentrail.events import AgentEnd
 from agentrail.messages import TokenUsage, UserMessage
 from agentrail.structs import converter_of
@@ -41,8 +41,8 @@ _ERRORS: Final = {kind.code: kind for kind in _KINDS}
 
 @frozen(kw_only=True)
 class _Exchange:
-    request: Any
-    chunks: tuple[Chunk, ...]
+    request: dict[str, Any]
+    chunks: tuple[Any, ...]  # `Chunk`, once decoded
     error: ErrorInfo | None
     capabilities: Capabilities
 
@@ -71,7 +71,7 @@ class CassetteModel:
                 whose names end in `_KEY`, `_TOKEN`, `_SECRET` or `_PASSWORD`.
 
         Raises:
-            OptionError: Your move: there is neither a file nor a provider to record.
+            OptionError: Your move: there is neither a file nor a provider to record, or a line of the file is damaged.
         """
         self._path = Path(path)
         self._secrets = tuple(sorted(_secrets_in(secrets), key=len, reverse=True))
@@ -79,8 +79,8 @@ class CassetteModel:
         if self._recorded is None and not self._path.exists():
             fault = f"there is no cassette {str(path)!r}: pass record=provider once, with a key, to record it"
             raise OptionError([fault])
-        lines = [] if self._recorded is not None else self._path.read_text().split("\n")
-        self._tape = [_read(line) for line in lines if line]
+        lines = [] if self._recorded is not None else self._path.read_bytes().split(b"\n")
+        self._tape = [_read(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if line]
         self._next = 0
         self.requests: list[ModelRequest] = []
 
@@ -88,7 +88,7 @@ class CassetteModel:
         """Return the recorded capabilities of the model of its first request with this name."""
         if self._recorded is not None:
             return self._recorded.capabilities(model)
-        known = (one for one in self._tape if str(one.request["model"]).endswith(f":{model}"))
+        known = (one for one in self._tape if str(one.request.get("model")).endswith(f":{model}"))
         return next((one.capabilities for one in known), Capabilities())
 
     def encode(self, request: ModelRequest) -> bytes:
@@ -133,7 +133,7 @@ class CassetteModel:
     ) -> None:
         line = encode_exchange(request, chunks, error, provider.capabilities(request.model_name))
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("a") as file:
+        with self._path.open("a", encoding="utf-8") as file:
             file.write(self._scrub(line) + "\n")
 
     def _find(self, request: ModelRequest) -> _Exchange:
@@ -194,21 +194,19 @@ def _arrived(chunks: Sequence[Chunk]) -> ChunksArrived:
     return ChunksArrived(at_ms=0, effect_id=EffectId(""), chunks=tuple(chunks))
 
 
-_to_capabilities: Final = converter_of(Capabilities)
+_TO_EXCHANGE: Final = converter_of(_Exchange)
 
 
-def _read(line: str) -> _Exchange:
-    written = json.loads(line)
-    signal = {**json.loads(encode_signal(_arrived(()))), "chunks": written["chunks"]}
-    arrived = decode_signal(json.dumps(signal))
+def _read(line: bytes, place: str) -> _Exchange:
+    try:
+        exchange = _TO_EXCHANGE(json.loads(line))
+        signal = {**json.loads(encode_signal(_arrived(()))), "chunks": exchange.chunks}
+        arrived = decode_signal(json.dumps(signal))
+    except (ValueError, RecursionError, CodecError) as error:
+        fault = f"{place} is not a line of a cassette: {error}; restore the file, or delete it and record it again"
+        raise OptionError([fault]) from error
     assert isinstance(arrived, ChunksArrived)
-    error = written["error"]
-    return _Exchange(
-        request=written["request"],
-        chunks=arrived.chunks,
-        error=ErrorInfo(**error) if error is not None else None,
-        capabilities=_to_capabilities(written["capabilities"]),
-    )
+    return evolve(exchange, chunks=arrived.chunks)
 
 
 def _plain(request: ModelRequest) -> dict[str, Any]:

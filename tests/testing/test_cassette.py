@@ -96,3 +96,28 @@ async def test_a_cassette_is_a_provider(tmp_path):
             await trio.lowlevel.checkpoint()
     case = ProviderCase(open_provider=partial(open_local, partial(CassetteModel, path)), request=request)
     await check_provider(case)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        (b"}\n", b"", "delimiter"),  # half a line, as a full disk leaves it
+        (b'"chunks"', b'"chunkz"', "Object missing required field `chunks`"),
+        (b"Rain", b"R\xffin", "codec can't decode byte 0xff"),
+        (b'"text_delta"', b'"text_delta_2"', "it may come from a newer version"),
+    ],
+)
+async def test_a_damaged_line_is_named(tmp_path, old, new, fault):
+    """By file and number, before the first request, with the reason and the remedy."""
+    path = tmp_path / "weather.jsonl"
+    await hold(
+        CassetteModel(path, record=ScriptedModel([says("Sun."), says("Rain.")])), "Weather?", "And then?"
+    )
+    first, second = path.read_bytes().splitlines(keepends=True)
+    assert old in second
+    path.write_bytes(first + second.replace(old, new))
+    with pytest.raises(
+        OptionError, match=r"weather\.jsonl:2 is not a line of a cassette.* record it again"
+    ) as caught:
+        CassetteModel(path)
+    assert fault in str(caught.value)
