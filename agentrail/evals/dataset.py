@@ -103,8 +103,11 @@ def _faults_of(cases: Sequence[Case]) -> Iterator[tuple[int, str]]:
     for position, case in enumerate(cases):
         if not case.prompts or not all(case.prompts):
             yield position, "input is empty: give a prompt"
-        if len(case.id) > MAX_CASE_ID:
-            yield position, f"id is {case.id!r:.80}: expected at most {MAX_CASE_ID} characters"
+        if len(case.id) > MAX_CASE_ID or case.id != case.id.encode(errors="ignore").decode():
+            yield (
+                position,
+                f"id is {case.id!r:.80}: expected at most {MAX_CASE_ID} characters, without lone surrogates",
+            )
         if case.id in known:
             yield position, f"the id {case.id!r:.80} is used twice: give each case its own"
         known.add(case.id)

@@ -62,7 +62,9 @@ def score_of(scorer: "Scorer | Judge", trace: Trace, case: Case) -> Score:
         if isinstance(given, bool | int | float):
             given = Score(float(given))
         if isinstance(given, Score) and 0 <= given.value <= 1:
-            return given
+            # Made of what a report can store: reasons are often exceptions, and values are often bools.
+            reason = str(given.reason or "").encode(errors="replace").decode()
+            return Score(float(given.value), reason, bool(given.is_error))
         return Score(0.0, f"it gave {given!r:.80}: expected a Score, True, False, or 0 to 1", is_error=True)
 
     if trace.outcome != "done":

@@ -83,6 +83,7 @@ BROKEN = [
     ('{"input": []}', "c.jsonl", "c.jsonl:1: input is empty: give a prompt"),
     ('{"input": "a"}\n\n{"input": "a"}', "c.jsonl", f"c.jsonl:3: the id '{Case('a').id}' is used twice"),
     (json.dumps({"input": "a", "id": "x" * 65}), "c.jsonl", f"expected at most {MAX_CASE_ID} characters"),
+    ('{"input": "a", "id": "\\ud800"}', "c.jsonl", "c.jsonl:1: id is '\\ud800': expected"),
     ('{"input": ' + "[" * 10**5, "c.jsonl", "c.jsonl:1: maximum recursion depth exceeded"),
     ("x = " + "[" * 10**5, "c.toml", "c.toml: "),
     ("[[cases]]\ninput = 3", "c.toml", "c.toml: case 1: Expected `str | array`"),
@@ -430,6 +431,17 @@ def test_a_report_sums_up_by_scorer_by_case_and_by_repeat():
     assert [one.session for one in found.worst(2)] == ["e-a-2", "e-b-1"]
     once = report(run("a", 1))
     assert ([name for name, _ in once.summary()], once.worst(3)) == (["s0", "all"], [])
+
+
+@pytest.mark.parametrize(
+    "given", [Score(value=True), Score(0.0, ValueError("\ud800")), Score(0.0, None, 1)], ids=repr
+)
+def test_a_score_that_is_almost_one_can_be_reported(given):
+    """Scorers give a bool as the value and an exception as the reason. The report is a baseline all the same."""
+    score = score_of(lambda _trace, _case: given, trace(), CASE)
+    found = report(CaseRun(case="a", repeat=1, session="s", outcome="done", scores={"s": score}))
+    assert decode_report(encode_report(found), "base.json") == found
+    assert (score.value, score.reason) == (given.value, "?" if isinstance(given.reason, ValueError) else "")
 
 
 def test_a_run_says_why_it_did_not_pass():
