@@ -28,7 +28,7 @@ from agentrail.cli.log_output import Debug
 from agentrail.cli.stdio import write_all
 from agentrail.cli.storage_options import DataDirectory, directory_of
 from agentrail.cli.store_access import say, store_command
-from agentrail.cli.text_output import read_named
+from agentrail.cli.text_output import read_named, read_named_text
 from agentrail.config.structure import no_such_key
 from agentrail.core.policy.budget import Budget
 from agentrail.errors import AgentrailError, OptionError
@@ -100,7 +100,7 @@ _TO_EVAL: Final = converter_of(EvalFile)
 
 def read_eval(file: Path, model: str | None) -> tuple[EvalFile, Dataset, EvalTask, list[Scorer | Judge]]:
     """Read an eval file, and everything that it names. Nothing has run if something is wrong."""
-    text = read_named(file).decode("utf-8-sig", errors="replace")
+    text = read_named_text(file)
     try:
         plain = tomllib.loads(text)
         unknown = [name for name in plain if name not in EvalFile.__struct_fields__]
@@ -112,7 +112,7 @@ def read_eval(file: Path, model: str | None) -> tuple[EvalFile, Dataset, EvalTas
     except (ValueError, RecursionError) as error:  # of TOML, or of msgspec
         raise OptionError([f"{file}: {error}"]) from error
     place = file.parent / given.dataset if given.dataset else file
-    cases = read_cases(read_named(place).decode("utf-8-sig", errors="replace"), str(place))
+    cases = read_cases(read_named_text(place), str(place))
     scorers = [
         _named(one, file) if isinstance(one, str) and ":" in one else scorer_from(one)
         for one in given.scorers

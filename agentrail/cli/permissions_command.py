@@ -14,7 +14,7 @@ from agentrail.cli.config_setup import AgentOption, ConfigFiles, read_setup, wri
 from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.stdio import write_error
-from agentrail.cli.text_output import print_text, read_named
+from agentrail.cli.text_output import print_text, read_named_text
 from agentrail.config.toml_text import TomlFault, read_toml_text
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.frozen import thawed
@@ -95,7 +95,7 @@ def check_permissions(
     send_logs_to_stderr(debug=debug)
     code = Exit.USAGE
     try:
-        text = _text_of(file)
+        text = read_named_text(file)
         table = _table_of(file, text)
         code = Exit.FAILED
         policy = join({"session": _read(file, text, table)}, may_bypass=True)
@@ -126,15 +126,8 @@ def _policy_of_files(files: ConfigFiles, agent: str | None) -> PermissionPolicy:
 
 
 def read_policy(path: Path) -> ScopedRules:
-    text = _text_of(path)
+    text = read_named_text(path)
     return _read(path, text, _table_of(path, text))
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return read_named(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise OptionError([f"{path} is not UTF-8, at byte {error.start}: write it as TOML"]) from error
 
 
 def _table_of(path: Path, text: str) -> Mapping[str, Any]:

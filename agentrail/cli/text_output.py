@@ -15,6 +15,13 @@ def read_named(file: Path) -> bytes:
         raise OptionError([f"{file} cannot be read: {error.strerror}"]) from error
 
 
+def read_named_text(file: Path) -> str:
+    try:
+        return read_named(file).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise OptionError([f"{file} is not UTF-8, at byte {error.start}: save it as UTF-8"]) from error
+
+
 def print_text(text: str) -> Exit:
     try:
         write_all(1, f"{hide_keys(text)}\n".encode("utf-8", "replace"))

@@ -46,9 +46,9 @@ async def run(place, line, **variables):
 
 
 def change(file, old, new):
-    text = file.read_text()
+    text = file.read_text(encoding="utf-8")
     assert old in text
-    file.write_text(text.replace(old, new))
+    file.write_text(text.replace(old, new), encoding="utf-8", errors="surrogateescape")
 
 
 @pytest.mark.operation("O-011")
@@ -170,6 +170,8 @@ REFUSED = [
     ("eval.toml", "repeats = 2", "repeats = ", "eval.toml: Invalid value (at line 3"),
     ("eval.toml", "cases.jsonl", "nothing.jsonl", "nothing.jsonl cannot be read: No such file"),
     ("eval.toml", "repeats = 2", "repeats = 0", "repeats 0"),
+    ("cases.jsonl", "When", "Wh\udcff", "cases.jsonl is not UTF-8, at byte "),
+    ("eval.toml", "desk", "d\udcff", "eval.toml is not UTF-8, at byte "),
 ]
 
 
