@@ -85,7 +85,8 @@ async def evaluate(  # noqa: PLR0913 - the settings of an eval
     async with AsyncExitStack() as stack:
         if supervisor is None:
             supervisor = await stack.enter_async_context(open_supervisor(store=store))
-        runner = _Runner(supervisor, dataset.name, scorers, budget, max_concurrency, timeout_seconds, fresh)
+        workers = min(max_concurrency, len(jobs))  # each is lent a share of the budget
+        runner = _Runner(supervisor, dataset.name, scorers, budget, workers, timeout_seconds, fresh)
         nursery = await stack.enter_async_context(trio.open_nursery())
 
         async def work() -> None:
@@ -98,7 +99,7 @@ async def evaluate(  # noqa: PLR0913 - the settings of an eval
                     return
                 on_run(found[place])
 
-        for _ in range(max_concurrency):
+        for _ in range(workers):
             nursery.start_soon(work)
     if faults:
         raise faults[0]

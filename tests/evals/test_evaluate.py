@@ -243,6 +243,9 @@ async def test_the_budget_is_for_all_sessions_together():
         report = await evaluate(SUMS, task, [contains], budget=budget, max_concurrency=3)
         assert limit * 0.3 < sum(one.tokens for one in report.runs) <= limit
         assert [one.error for one in report.runs if "budget" not in one.error] == []
+    alone = Dataset("sums", SUMS.cases[:1])  # no other session needs a share
+    report = await evaluate(alone, task, [contains], budget=agentrail.Budget(max_total_tokens=2_000))
+    assert report.runs[0].tokens > 1_800
     own = task.override(budget=agentrail.Budget(max_total_tokens=200, max_cost_usd=1.0))
     report = await evaluate(SUMS, own, [contains], budget=agentrail.Budget(max_total_tokens=9_000))
     assert max(one.tokens for one in report.runs) <= 200
