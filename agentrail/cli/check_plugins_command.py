@@ -14,6 +14,7 @@ from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.stdio import write_all, write_error
 from agentrail.cli.text_output import print_text
 from agentrail.errors import AgentrailError, OptionError
+from agentrail.otp.crash_text import describe_bug
 
 if TYPE_CHECKING:
     from agentrail.testing.stacks import StackMachine, Tally
@@ -50,11 +51,13 @@ def check_plugins(
         write_error(f"--examples is {examples}: expected 1 or more, or nothing would be tried.")
         return Exit.USAGE
     try:
-        machine = load_machine(stack, combinations=combinations)
+        return _check(load_machine(stack, combinations=combinations), examples=examples, seed=seed)
     except AgentrailError as error:
         write_error(describe_error(error))
         return Exit.USAGE
-    return _check(machine, examples=examples, seed=seed)
+    except SystemExit as error:  # sys.exit(0) would look like a sound stack
+        write_error(f"the code of {stack} ends the process: {describe_bug(error)}.")
+        return Exit.FAILED
 
 
 def load_machine(path: str, *, combinations: bool) -> "type[StackMachine]":

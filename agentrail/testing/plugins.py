@@ -21,6 +21,7 @@ from agentrail.core.stack.loaded_stack import Ask, Member, PluginEntry, call_han
 from agentrail.core.stack.plugin import Plugin
 from agentrail.core.stack.plugin_code import part_entry, plugin_origin
 from agentrail.messages import Message
+from agentrail.otp.crash_text import describe_bug
 
 PuppetAnswer: TypeAlias = p.Action[int]
 
@@ -132,13 +133,26 @@ def read_rule(key: str, value: Any) -> PuppetRule:
     return PuppetRule(hook=hook, tool=tool or None, action=action, text=text)
 
 
+def call_unless_it_exits(member: Member, event: p.HookEvent, state: Any, ctx: p.Context) -> object:
+    """Call a handler.
+
+    Raises:
+        AssertionError: It exits, which would end the test or the command, perhaps with the code of a success.
+    """
+    try:
+        return call_handler(member, event, state, ctx)
+    except SystemExit as leaving:
+        message = f"a plugin must not end the process, and this one raised {describe_bug(leaving)}"
+        raise AssertionError(message) from leaving
+
+
 class PluginShelf:
     """Plugins to be added while a session lives, as in the shell. Pass it to `load_stack(entries, ask=shelf)`.
 
     A plugin that was not put here is a puppet without rules if its record names this module, and otherwise missing.
     """
 
-    def __init__(self, ask: Ask = call_handler) -> None:
+    def __init__(self, ask: Ask = call_unless_it_exits) -> None:
         """Create an empty shelf.
 
         Args:

@@ -7,7 +7,7 @@ import os
 import random
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final
@@ -19,7 +19,7 @@ from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.stack.loaded_stack import Member, PluginEntry, restored_member
 from agentrail.core.stack.plugin import Context
 from agentrail.core.values.foreign_calls import attempt
-from agentrail.testing.plugins import puppet_of
+from agentrail.testing.plugins import call_unless_it_exits, puppet_of
 
 # Calls that a pure function must not make, each with its line.
 #
@@ -135,7 +135,7 @@ class StackWatch:
         touched: list[str] = []
         try:
             with side_effects(touched):
-                answer = member.plugin.handle(event, state, ctx)
+                answer = call_unless_it_exits(member, event, state, ctx)
         finally:
             self.faults += (f"{what}: a plugin is pure, and this one called {call}" for call in touched)
         for compared, time in self._compared(member):
@@ -169,6 +169,5 @@ class StackWatch:
 
 
 def ask_again(member: Member, event: HookEvent, state: Any, ctx: Context) -> Any:
-    handle: Callable[..., object] = member.plugin.handle
     ctx.random.begin(member.salt)
-    return attempt(handle, event, state, ctx)
+    return attempt(call_unless_it_exits, member, event, state, ctx)

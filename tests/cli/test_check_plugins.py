@@ -67,6 +67,22 @@ async def test_what_a_check_finds_decides_its_exit_code(folder):
     assert "an invariant asserts, and raises nothing else" in ran.out
 
 
+async def test_a_plugin_that_exits_is_no_success(folder):
+    """On a hook there is a counter-example. Without a session, as on `init`, the line is named. Both with code 1."""
+    head = "import sys\nfrom agentrail import plugins as p\n\n@p.plugin(hooks=(p.BeforePrompt,), init="
+    body = ")\ndef leaving(event, state, ctx):\n    sys.exit(0)\n\nSTACK = [leaving]\n"
+    (folder / "leaving.py").write_text(f"{head}int{body}")
+    ran = await run_line("check-plugins leaving:STACK --examples 5 --seed 1", cwd=folder)
+    assert (ran.code, ran.err) == (1, "")
+    assert "plugins_do_not_fail: plugin 'leaving' failed on BeforePrompt" in ran.out
+    assert "this one raised SystemExit: 0 (" in ran.out
+    assert "plugin leaving:STACK[0]" in ran.out
+    (folder / "leaving.py").write_text(f"{head}sys.exit{body}")
+    ran = await run_line("check-plugins leaving:STACK --examples 5", cwd=folder)
+    assert (ran.code, ran.out) == (1, "")
+    assert "the code of leaving:STACK ends the process: SystemExit" in ran.err
+
+
 @pytest.mark.check
 async def test_without_a_number_it_looks_for_as_long_as_was_said(folder, monkeypatch, capfd):
     """The default is a time; portion after portion is run until it is over, each with a seed of its own."""

@@ -1,5 +1,6 @@
 """`check_plugin` lets good plugins through, and names the rule that a bad one breaks."""
 
+import sys
 import threading
 import time
 from contextlib import nullcontext
@@ -79,6 +80,10 @@ WAYS = {
         "a plugin must be pure, but this one called open at test_check_plugin.py:",
     ),
     "it raises": (lambda plugin, event, state: event.arguments["x"], "bad, on BeforeTool: KeyError: 'x'"),
+    "it ends the process": (
+        lambda plugin, event, state: sys.exit(),
+        "a plugin must not end the process, and this one raised SystemExit: ",
+    ),
     "it changes what it was given": (
         lambda plugin, event, state: event.arguments.update(x=1),
         "TypeError: FrozenDict is immutable",
