@@ -78,6 +78,13 @@ def talkative(world):
 def wrong(world):
     {}["no such key"]
 
+def exits(world):
+    raise SystemExit(0)
+
+def exits_later(world):
+    honest(world)
+    world.always(lambda: exits(world))
+
 def uses_a_thread(world):
     threading.Thread(target=int).start()
 
@@ -176,6 +183,10 @@ def test_an_error_of_a_scenario_is_one_sentence(folder, capfd):
     assert ran.code == 2, ran
     assert len(ran.err.splitlines()) == 1
     assert "seed 0 ends with an error of the scenario or of a node: KeyError" in ran.err
+    for name in ("exits", "exits_later"):  # with 0, which would be a success
+        ran = run_line(f"simulate --seeds 0-1 --scenario my_world:{name} {usual}", capfd)
+        assert (ran.code, len(ran.err.splitlines())) == (2, 1), ran
+        assert "seed 0 ends with an error of the scenario or of a node: SystemExit: 0" in ran.err
     ran = run_line(f"simulate --seeds 0-1 --scenario my_world:uses_a_thread {usual}", capfd)
     assert (ran.code, ran.err) == (3, "")
     assert "seed 0 is not repeatable: a life must not start a thread" in ran.out

@@ -14,6 +14,7 @@ import msgspec
 
 from agentrail import outside
 from agentrail.otp.crash_text import describe_bug
+from agentrail.otp.guarded_calls import what_leaves
 from agentrail.structs import Value, decoder_of
 from agentrail.testing.seeded import NotRepeatable
 from agentrail.testing.simulation import determinism, shrinking, sim_files, stories, worlds
@@ -104,7 +105,9 @@ def live_one(work: SeedRange, seed: int) -> Lived:
         return Lived(seed=seed, outcome="not repeatable", told=f"seed {seed} is not repeatable: {error}")
     except LifeInterrupted as error:
         report, outcome = error.report, INTERRUPTED
-    except Exception as error:
+    except (Exception, SystemExit, BaseExceptionGroup) as error:  # sys.exit(0) would look like a success
+        if what_leaves(error, (KeyboardInterrupt,)):
+            raise
         message = f"seed {seed} ends with an error of the scenario or of a node: {describe_bug(error)}"
         raise LifeFailed(message) from error
     lived = Lived(
