@@ -156,10 +156,9 @@ def decode_report(text: bytes, place: str) -> EvalReport:
         OptionError: Your move: it is not one. The message names the place.
     """
     try:
-        report = _REPORTS.decode(text)
+        return _REPORTS.decode(text)
     except (ValueError, RecursionError) as error:
         raise OptionError([f"{place} is not a report of agentrail eval: {error}"]) from error
-    return report
 
 
 def encode_junit(report: EvalReport) -> bytes:

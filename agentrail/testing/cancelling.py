@@ -20,7 +20,7 @@ from attrs import define
 from agentrail.abc import HostHooks
 from agentrail.actors.mailbox import Mailbox
 from agentrail.core.protocol.request import EffectId
-from agentrail.core.protocol.signals import AbortCycle, ChunksArrived, SignalId, Steer
+from agentrail.core.protocol.signals import AbortCycle, ChunksArrived, Signal, SignalId, Steer
 from agentrail.core.session.step_context import is_ephemeral
 from agentrail.errors import CycleEnded, SessionDown
 from agentrail.events import (
@@ -469,9 +469,11 @@ def _decide_strike(
         case "close":
             return everything.cancel
         case "abort":
-            return lambda: _abort_all(supervisor)
+            abort = partial(AbortCycle, signal_id=_STRUCK, reason="struck")
+            return lambda: _notify_all(supervisor, abort(at_ms=now_ms()))
         case "steer":
-            return lambda: _steer_all(supervisor)
+            steer = partial(Steer, signal_id=_STRUCK, ref=SteerRef(_STRUCK), text="struck")
+            return lambda: _notify_all(supervisor, steer(at_ms=now_ms()))
         case "crash":
             return lambda: _crash_all(supervisor)
         case _:
@@ -483,16 +485,10 @@ def _crash_all(supervisor: SessionSupervisor) -> None:
         crash(session)
 
 
-def _abort_all(supervisor: SessionSupervisor) -> None:
+def _notify_all(supervisor: SessionSupervisor, signal: Signal) -> None:
     # The signal alone, without a waiting caller: it must arrive in this very step.
     for session in supervisor.sessions():
-        _mailbox_of(session).put_notice(AbortCycle(at_ms=now_ms(), signal_id=_STRUCK, reason="struck"))
-
-
-def _steer_all(supervisor: SessionSupervisor) -> None:
-    for session in supervisor.sessions():
-        steer = Steer(at_ms=now_ms(), signal_id=_STRUCK, ref=SteerRef(_STRUCK), text="struck")
-        _mailbox_of(session).put_notice(steer)
+        _mailbox_of(session).put_notice(signal)
 
 
 def _mailbox_of(session: Session) -> Mailbox[MailboxItem]:

@@ -107,7 +107,8 @@ def _asked(stack: Stack, plugin: type[Plugin] | Plugin, event: h.Lifecycle, stat
     states = MappingProxyType({member.name: state})
     outcome = run_hook(stack, event, states, _context(moment))
     for _ in range(MAX_ANSWERS):
-        _sound(outcome.events)
+        for one in outcome.events:
+            assert not isinstance(one, PluginFailed), f"{one.plugin}, on {one.hook}: {one.error.message}"
         ctx = _context(moment)
         if outcome.waiting is not None:
             outcome = resume_hook(stack, outcome, _NO_ANSWER, outcome.states, ctx)
@@ -123,11 +124,6 @@ def _asked(stack: Stack, plugin: type[Plugin] | Plugin, event: h.Lifecycle, stat
     lost = loses(after, member.state_type)
     assert lost is None, f"{what}: {lost}"
     return after
-
-
-def _sound(events: Sequence[object]) -> None:
-    for one in events:
-        assert not isinstance(one, PluginFailed), f"{one.plugin}, on {one.hook}: {one.error.message}"
 
 
 def _context(moment: int) -> Context:

@@ -161,7 +161,9 @@ def read_scenario(text: str) -> Scenario:
                     plugins.append(read_plugin(words))
                 case (time, _, command) if time.startswith("@"):  # @120 Prompt p1 "Hello"
                     signal = read_signal(command.strip(), int(time[1:]))
-                    is_timed = isinstance(signal, ToolFinished) and _says_start(command)
+                    parts = split_words(command)
+                    starts = any(isinstance(part, Pair) and part.key == "started" for part in parts)
+                    is_timed = isinstance(signal, ToolFinished) and starts
                     lines[-1] = Input(text=line, number=number, signal=signal, is_timed=is_timed)
                 case _:
                     expected = (
@@ -179,10 +181,6 @@ def read_scenario(text: str) -> Scenario:
         show=show,
         lines=tuple(lines),
     )
-
-
-def _says_start(command: str) -> bool:
-    return any(isinstance(word, Pair) and word.key == "started" for word in split_words(command))
 
 
 def play(scenario: Scenario) -> str:

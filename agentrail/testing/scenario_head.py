@@ -174,16 +174,10 @@ _TRAITS: Final = ("background", "wake", "handoff")
 
 def _agent_of(text: str) -> AgentSpec:
     name, *traits = text.split("+")
-    unknown = sorted(set(traits) - set(_TRAITS))
-    if unknown:
+    if not set(traits) <= set(_TRAITS):
         raise ValueError(text)
-    return AgentSpec(
-        name=name,
-        description="",
-        background="background" in traits,
-        wake="wake" in traits,
-        handoff="handoff" in traits,
-    )
+    given: dict[str, Any] = {trait: trait in traits for trait in _TRAITS}
+    return AgentSpec(name=name, description="", **given)
 
 
 def _agent_word(agent: AgentSpec) -> str:

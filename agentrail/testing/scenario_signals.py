@@ -264,16 +264,6 @@ def _left_word(left: LeftBehind) -> str:
     return f"{left.name}@{left.age_ms}" if left.age_ms else left.name
 
 
-_to_record: Final = converter_of(PluginRecord)
-
-
-def _plugin_record(written: object) -> PluginRecord:
-    try:
-        return _to_record(written)
-    except msgspec.ValidationError as error:
-        raise ValueError(str(error)) from error
-
-
 _USAGE: Final = WordForm("read/written or read/written/usd", _usage_of, _usage_word, TokenUsage())
 
 
@@ -321,7 +311,7 @@ FORMS: Final[Mapping[Any, WordForm]] = MappingProxyType(
         ),
         PluginRecord | None: WordForm(
             "what stands for a plugin",
-            _plugin_record,
+            converter_of(PluginRecord),
             lambda record: JSON.encode(msgspec.to_builtins(record)),
         ),
     }
