@@ -17,7 +17,6 @@ from attrs import evolve, frozen
 from cyclopts import App, Parameter
 
 from agentrail.abc import Provider
-from agentrail.abc.embeddings import VectorKnowledge
 from agentrail.abc.knowledge import (
     ALL_DOCUMENTS,
     EVERY_USER,
@@ -43,7 +42,6 @@ from agentrail.cli.stdio import write_error
 from agentrail.cli.storage_options import DataDirectory
 from agentrail.cli.store_access import say, store_command
 from agentrail.cli.vector_search import WordsAlone, embedder_of_files, make_vectors, meaning_of
-from agentrail.core.values.port_members import offers
 from agentrail.errors import AgentrailError, OptionError, ProviderError
 from agentrail.providers.embeddings import OpenAIEmbedder
 from agentrail.runtime.session_stores import search_passages
@@ -396,9 +394,7 @@ def _tagged(tags: Sequence[str]) -> str:
     return f" All that are there have the tags {', '.join(map(printable, tags))} now." if tags else ""
 
 
-def _add_vectors(embedder: OpenAIEmbedder, store: KnowledgeStore, tenant: str) -> bool:
-    if not offers(store, VectorKnowledge):
-        return True
+def _add_vectors(embedder: OpenAIEmbedder, store: SqliteKnowledge, tenant: str) -> bool:
     try:
         made = make_vectors(embedder, store, tenant)
     except NoMeaning as error:
@@ -460,8 +456,9 @@ def _remove_missing(adding: "_Adding", walked: WalkedFolders) -> tuple[int, int]
                 doubtful += 1
                 say(kept_line(missing, _removal(adding.base, missing.place)))
                 continue
+            gone = [one.path for one in missing.documents]
+            removed += adding.store.remove_all(adding.tenant, adding.base, gone)
             for one in missing.documents:
-                removed += adding.store.remove(adding.tenant, adding.base, one.path)
                 say(f"removed  {printable(one.path)}  its file no longer exists")
     return removed, doubtful
 
@@ -470,7 +467,7 @@ def _remove_missing(adding: "_Adding", walked: WalkedFolders) -> tuple[int, int]
 class _Adding:
     """The target of added documents, with their tags. Without tags, documents keep theirs."""
 
-    store: KnowledgeStore
+    store: SqliteKnowledge
     tenant: str
     base: str
     tags: tuple[str, ...]
@@ -681,8 +678,7 @@ def remove_documents(
         if missing or not paths:
             raise OptionError(missing or ["name the documents to remove"])
         removed = dict.fromkeys(chain.from_iterable(meant.values()))
-        for one in removed:
-            store.remove(place.tenant, name, one)
+        store.remove_all(place.tenant, name, removed)
         say(f"{counted(len(removed), 'document')} removed.")
         return Exit.DONE
 
@@ -693,7 +689,7 @@ def _documents_meant(path: str, there: Sequence[KnowledgeDocument]) -> list[str]
 
 
 @contextmanager
-def _opened(place: KnowledgePlace, *, writes: bool = False) -> Iterator[KnowledgeStore]:
+def _opened(place: KnowledgePlace, *, writes: bool = False) -> Iterator[SqliteKnowledge]:
     if writes and is_shared_store(decide_place("store", place.knowledge, place.data_dir, os.environ)[0]):
         message = "the knowledge of [host] is not written to here: its store is shared, and each node has a copy; change a directory of your own, --knowledge sqlite:DIRECTORY, and copy it to all nodes"
         raise OptionError([message])

@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
+import apsw
 import pytest
 from hypothesis import given, strategies as st
 
@@ -193,6 +194,26 @@ def site(tmp_path, monkeypatch):
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+def test_removing_documents_rewrites_the_index_once(kb, docs, monkeypatch):
+    """The index is overwritten once, whether the documents are named or the files are gone: it takes long in a large base."""
+    rewrites = []
+
+    def watch(connection):
+        connection.set_exec_trace(
+            lambda _, statement, __: "optimize" not in statement or not rewrites.append(1)
+        )
+
+    for number in range(5):
+        (docs / "more" / f"{number}.txt").write_text(f"Ships {number}.\n")
+    assert kb.add("b", "docs")[0] == Exit.DONE
+    monkeypatch.setattr(apsw, "connection_hooks", [*apsw.connection_hooks, watch])
+    for number in range(3):
+        (docs / "more" / f"{number}.txt").unlink()
+    assert kb.add("b", "docs")[1].endswith("4 unchanged, 0 failed, 3 removed.\n")
+    assert kb.remove("b", "docs")[1] == "4 documents removed.\n"
+    assert rewrites == [1, 1]
 
 
 def test_addresses_are_fetched_and_added(kb, site, docs, tmp_path):
