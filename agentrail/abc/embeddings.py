@@ -53,7 +53,7 @@ class VectorKeeper(Protocol):
         ...
 
     def put_vectors(self, tenant: str, kind: str, vectors: Sequence[tuple[int, bytes]]) -> None:
-        """Store vectors by text number, replacing those of other kinds. Missing texts are skipped."""
+        """Store vectors by text number, replacing those of other kinds. Missing texts are skipped. A text that the embedder refuses has zeros."""
         ...
 
 

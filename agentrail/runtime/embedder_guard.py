@@ -1,13 +1,16 @@
 """The edge of an embedder: texts in, packed vectors out, and every failure as one sentence."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from agentrail.abc.embeddings import Embedder, kind_of_vectors
 from agentrail.core.values.ranking import pack_vector
-from agentrail.errors import AgentrailError, ErrorInfo
+from agentrail.errors import AgentrailError, BadRequest, ContentRefused, ContextWindowExceeded, ErrorInfo
 from agentrail.otp.crash_text import describe_bug, words_of
 from agentrail.runtime.crashes import PortCrashed, crash_edge
-from agentrail.runtime.vector_search import NoMeaning
+from agentrail.runtime.vector_search import NoMeaning, TextRefused
+
+_REFUSALS: Final = (BadRequest, ContentRefused, ContextWindowExceeded)
 
 
 class EmbedderEdge:
@@ -25,10 +28,10 @@ class EmbedderEdge:
                     raise ValueError(message)
                 return [pack_vector(one, self._embedder.dimension) for one in given]
         except PortCrashed as crashed:
-            raise NoMeaning(crashed.error.message) from None
+            raise TextRefused(crashed.error.message) from None
         except AgentrailError as error:
             message = f"the embedder {self.name} failed: {words_of(error)}"
-            raise NoMeaning(message) from error
+            raise (TextRefused if isinstance(error, _REFUSALS) else NoMeaning)(message) from error
 
     def _decide_crash(self, error: BaseException) -> ErrorInfo:
         message = (

@@ -27,6 +27,9 @@ _MAX_QUERY: Final = 4_000
 _MAX_TEXT: Final = 24_000
 """Maximum number of characters of a text for a vector: embedding models accept about 8,000 tokens."""
 
+_PLAIN_TEXT: Final = "text"
+"""If an embedder refuses even this one, its settings are wrong, and not a text."""
+
 T = TypeVar("T")
 
 
@@ -40,6 +43,10 @@ StartTask = Callable[..., None]
 
 class NoMeaning(Exception):
     pass
+
+
+class TextRefused(NoMeaning):
+    """The embedder answers, and accepts no call with one of these texts."""
 
 
 class VectorSource(Protocol):
@@ -94,7 +101,7 @@ class Meanings:
     async def fill(self, keeper: VectorKeeper, tenant: str, carry: Carry) -> int:
         count = 0
         while made := await self._fill_some(keeper, tenant, carry):
-            count += made
+            count += sum(map(any, made))  # without those of refused texts
         return count
 
     async def _fill(self, keeper: VectorKeeper, tenant: str, carry: Carry) -> None:
@@ -108,24 +115,42 @@ class Meanings:
         finally:
             del self._at_work[key]
 
-    async def _fill_some(self, keeper: VectorKeeper, tenant: str, carry: Carry) -> int:
+    async def _fill_some(self, keeper: VectorKeeper, tenant: str, carry: Carry) -> list[bytes]:
         rows = await carry(lambda: keeper.without_vectors(tenant, self.kind, limit=MAX_EMBEDDED))
         if not rows:
-            return 0
-        with trio.move_on_after(_BATCH_SECONDS):
-            vectors = await self._vectors_of([text[:_MAX_TEXT] for _, text in rows])
-            pairs = [(number, vector) for (number, _), vector in zip(rows, vectors, strict=True)]
-            await carry(lambda: keeper.put_vectors(tenant, self.kind, pairs))
-            return len(pairs)
-        message = f"the embedder {self._source.name} did not answer within {_BATCH_SECONDS:g} s"
-        raise NoMeaning(message)
+            return []
+        texts = [text[:_MAX_TEXT] for _, text in rows]
+        try:
+            vectors = await self._vectors_of(texts)
+        except TextRefused:
+            (vector,) = await self._vectors_of([_PLAIN_TEXT])
+            vectors = await self._vectors_of_halves(texts, bytes(len(vector)))
+        pairs = [(number, vector) for (number, _), vector in zip(rows, vectors, strict=True)]
+        await carry(lambda: keeper.put_vectors(tenant, self.kind, pairs))
+        return vectors
+
+    async def _vectors_of_halves(self, texts: Sequence[str], nothing: bytes) -> list[bytes]:
+        """Return vectors of texts some of which are refused. These get a vector that is similar to nothing."""
+        try:
+            return await self._vectors_of(texts)
+        except TextRefused as error:
+            if len(texts) == 1:
+                LOGGER.warning("a text of %d characters cannot be found by meaning: %s", len(texts[0]), error)
+                return [nothing]
+        middle = len(texts) // 2
+        halves = texts[:middle], texts[middle:]
+        return [one for half in halves for one in await self._vectors_of_halves(half, nothing)]
 
     async def _vectors_of(self, texts: Sequence[str]) -> list[bytes]:
-        try:
-            return await self._source.vectors_of(texts)
-        except NoMeaning as error:
-            self._rest(str(error))
-            raise
+        with trio.move_on_after(_BATCH_SECONDS):
+            try:
+                return await self._source.vectors_of(texts)
+            except NoMeaning as error:
+                if not isinstance(error, TextRefused):
+                    self._rest(str(error))
+                raise
+        message = f"the embedder {self._source.name} did not answer within {_BATCH_SECONDS:g} s"
+        raise NoMeaning(message)
 
     def _rest(self, why: str) -> None:
         self._why = why

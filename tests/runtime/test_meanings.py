@@ -13,14 +13,20 @@ import agentrail
 from agentrail.abc import MemoryEntry, MemoryOwner
 from agentrail.abc.embeddings import MAX_EMBEDDED, VectorRecall, kind_of_vectors
 from agentrail.core.values.ranking import fuse, pack_vector
-from agentrail.errors import OptionError, StoreUnavailable, Transport
+from agentrail.errors import BadRequest, OptionError, StoreUnavailable, Transport
 from agentrail.events import PluginEvent
 from agentrail.host.host_options import HostOptions
 from agentrail.outside import current
 from agentrail.plugins import AutoRecall
 from agentrail.runtime.embedder_guard import EmbedderEdge
 from agentrail.runtime.session_stores import OwnKnowledge, OwnMemories, StoreDesk
-from agentrail.runtime.vector_search import LOOK_FOR_MEANINGS_SECONDS, QUERY_SECONDS, REST_SECONDS, Meanings
+from agentrail.runtime.vector_search import (
+    LOOK_FOR_MEANINGS_SECONDS,
+    QUERY_SECONDS,
+    REST_SECONDS,
+    Meanings,
+    NoMeaning,
+)
 from agentrail.stores import memory_store_names
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
 from agentrail.stores.recall_memory import InMemoryRecall
@@ -189,6 +195,47 @@ async def test_an_embedder_that_fails_leaves_the_words(fault, said):
     assert [one.name for one in told] == ["memory_words_only"] * 2
     assert all(one.payload["reason"].startswith(said) for one in told)
     assert "green tea" in model.requests[-1].messages[-2].results[0].text
+
+
+@pytest.mark.parametrize("fault", [BadRequest("input is too long"), ZeroDivisionError()])
+async def test_a_text_that_is_refused_keeps_no_other_text_from_its_vector(autojump_clock, nursery, fault):
+    """It is found by its words, is sent to the embedder no more, and no search waits for it."""
+    store, toy, said = InMemoryRecall(), Toy(), []
+
+    async def embed(texts, embed=toy.embed):
+        given = await embed(texts)
+        if any("puppy" in text for text in texts):
+            raise fault
+        return given
+
+    toy.embed = embed
+    for number in range(MAX_EMBEDDED + 6):
+        store.put(ADA, entry(f"m{number}", f"rail {number}" if number % 50 else "a puppy"))
+    own = own_of(store, toy, nursery.start_soon)
+    await own.search("train")
+    await trio.testing.wait_all_tasks_blocked()
+    assert store.without_vectors("acme", kind_of_vectors(toy), limit=9) == ()
+    assert len(await own.telling(said.append).search("station", limit=50)) == 50
+    assert said == []
+    assert {one.id for one in await own.telling(said.append).search("puppy")} == {"m0", "m50"}
+    assert len(said) == 1  # this query is refused too
+    toy.asked.clear()
+    await trio.sleep(LOOK_FOR_MEANINGS_SECONDS)
+    await own.search("station")
+    await trio.testing.wait_all_tasks_blocked()
+    assert toy.asked == [["station"]]
+
+
+async def test_an_embedder_that_refuses_everything_marks_no_text():
+    """Its settings are wrong, so all texts get their vectors once these are right."""
+    store, toy = InMemoryRecall(), Toy(fault=BadRequest("no such dimension"))
+    store.put(ADA, entry("m1", "tea"))
+    with pytest.raises(NoMeaning, match="no such dimension"):
+        await Meanings(EmbedderEdge(toy), lambda *_: None).fill(
+            store, "acme", StoreDesk(store, current()).write
+        )
+    assert len(store.without_vectors("acme", kind_of_vectors(toy), limit=9)) == 1
+    assert len(toy.asked) == 2
 
 
 async def test_wrong_numbers_of_vectors_are_a_bug_of_the_embedder():
