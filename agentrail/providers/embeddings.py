@@ -10,7 +10,7 @@ from agentrail.errors import OptionError, ProtocolError
 from agentrail.providers.failures import Vendor
 from agentrail.providers.http import MAX_EVENT_BYTES, HttpClients, Post
 from agentrail.providers.json_text import decode_json, shown
-from agentrail.providers.options import ProviderOptions
+from agentrail.providers.options import ProviderOptions, fault_of_base_url
 
 USUAL_URL: Final = "https://api.openai.com/v1"
 _NUMBER_BYTES: Final = 64  # OpenAI writes each number on a line of its own, of about 30 bytes
@@ -40,17 +40,17 @@ class OpenAIEmbedder:
             headers: Additional headers.
 
         Raises:
-            OptionError: Your move: an empty name, an invalid dimension, an invalid address, or a key that no header can carry.
+            OptionError: Your move: an empty name, an invalid dimension, an invalid address, or a key or a header that cannot be sent.
         """
         faults = _faults_of_embedder(model, dimension, base_url)
         key = (api_key.reveal() if isinstance(api_key, Secret) else api_key or "").strip()
         if faults:
             raise OptionError(faults)
-        ProviderOptions.parse({"api_key": key or None})  # checks the key as a provider does
+        ProviderOptions.parse({"api_key": key or None, "headers": headers})  # checks them as a provider does
         self._model = model
         self._dimension = dimension
         self._sends_dimension = sends_dimension
-        self._url = f"{base_url.rstrip('/')}/embeddings"
+        self._url = f"{base_url.strip().rstrip('/')}/embeddings"
         self._headers = {"content-type": "application/json", **(headers or {})}
         if key:
             self._headers["authorization"] = f"Bearer {key}"
@@ -134,6 +134,9 @@ def _faults_of_embedder(model: Any, dimension: Any, base_url: Any) -> list[str]:
         faults.append(f"model is {model!r:.80}: expected the name of a model of embeddings")
     if type(dimension) is not int or dimension < 1:
         faults.append(f"dimension is {dimension!r:.80}: expected a whole number >= 1")
-    if not isinstance(base_url, str) or not base_url.startswith(("https://", "http://")):
+    is_address = isinstance(base_url, str) and base_url.startswith(("https://", "http://"))
+    if not is_address and "@" not in str(base_url):  # otherwise it may hold a password
         faults.append(f"base_url is {base_url!r:.80}: expected https://host/path, without /embeddings")
+    elif (fault := fault_of_base_url(base_url)) is not None:
+        faults.append(f"base_url is not usable: {fault}")
     return faults
