@@ -412,8 +412,9 @@ def _bounds(bound: int | None, reasoning: str | int | None) -> tuple[int, dict[s
         case _ if bound is not None and bound <= _LEAST_THINKING_TOKENS:
             return bound, {"type": "disabled"}
         case _:
-            max_tokens = bound or _DEFAULT_MAX_TOKENS + reasoning
-            return max_tokens, {"type": "enabled", "budget_tokens": min(reasoning, max_tokens - 1)}
+            budget = max(reasoning, _LEAST_THINKING_TOKENS)
+            max_tokens = bound or _DEFAULT_MAX_TOKENS + budget
+            return max_tokens, {"type": "enabled", "budget_tokens": min(budget, max_tokens - 1)}
 
 
 def _user_block(block: UserBlock) -> dict[str, object] | None:

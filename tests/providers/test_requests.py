@@ -424,8 +424,12 @@ def test_reasoning_in_words_and_in_tokens():
     high = body(AnthropicMessages, reasoning="high")
     assert (high["thinking"], high["output_config"]) == ({"type": "adaptive"}, {"effort": "high"})
     assert body(AnthropicMessages, reasoning="off")["thinking"] == {"type": "disabled"}
-    for options, budget in (({}, (2000, 18_384)), ({"max_output_tokens": 1500}, (1499, 1500))):
-        made = body(AnthropicMessages, reasoning=2000, **options)
+    for options, budget in (
+        ({"reasoning": 2000}, (2000, 18_384)),
+        ({"reasoning": 2000, "max_output_tokens": 1500}, (1499, 1500)),
+        ({"reasoning": 500}, (1024, 17_408)),  # a smaller one is refused
+    ):
+        made = body(AnthropicMessages, **options)
         assert (made["thinking"]["budget_tokens"], made["max_tokens"]) == budget
     for reasoning, config in (
         ("off", {"thinkingBudget": 0}),
