@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -272,6 +273,7 @@ _REFUSED_IN_SCHEMAS: Final = re.compile(
     r"|oneOf|not|if|patternProperties|propertyNames|dependent(Required|Schemas)",
     re.IGNORECASE,
 )
+_REFERENCE: Final = re.compile(rb'"#/\$defs/([^"/]*)')
 
 
 def _takes_schema(part: Any) -> bool:
@@ -284,10 +286,15 @@ def _takes_schema(part: Any) -> bool:
     if not isinstance(part, Mapping):
         return True
     named = part["$defs"].items() if isinstance(part.get("$defs"), Mapping) else ()
-    is_recursive = any(f'"#/$defs/{name}"'.encode() in encode_json(one) for name, one in named)
+    try:
+        TopologicalSorter(
+            {name.encode(): _REFERENCE.findall(encode_json(one)) for name, one in named}
+        ).prepare()
+    except CycleError:
+        return False
     is_open = "object" in str(part.get("type")) and part.get("additionalProperties") is not False
     is_bounded = part.get("minItems", 0) not in (0, 1) or any(map(_REFUSED_IN_SCHEMAS.fullmatch, part))
-    return not (is_recursive or is_open or is_bounded) and all(map(_takes_schema, part.values()))
+    return not (part.get("$ref") == "#" or is_open or is_bounded) and all(map(_takes_schema, part.values()))
 
 
 class MessagesFormat:
