@@ -42,7 +42,8 @@ from agentrail.errors import ToolContractError, ToolDefinitionError, TypeFault
 from agentrail.frozen import frozen_json, not_json, too_large
 from agentrail.logs import Logger
 from agentrail.messages import JsonObject, JsonValue
-from agentrail.otp.guarded_calls import is_async
+from agentrail.otp.child_specs import is_seconds
+from agentrail.otp.guarded_calls import is_async, show
 from agentrail.structs import converter_of
 from agentrail.typed import (
     Definitions,
@@ -464,7 +465,7 @@ def _check_default(
     try:
         hash(default)
     except TypeError:
-        fault = f"has the mutable default {default!r}, shared by all calls: write `| None = None`"
+        fault = f"has the mutable default {show(default)}, shared by all calls: write `| None = None`"
         _refuse(function, parameter.name, fault)
     try:
         if kind is not None:
@@ -473,7 +474,7 @@ def _check_default(
             converter_of(annotation, str_keys=True)(msgspec.to_builtins(default, str_keys=True))
     except (TypeError, msgspec.ValidationError, TypeFault, OutputFault) as error:
         # Its schema would show the model a default with which every call fails.
-        fault = f"has the default {default!r}, which is not of its own type ({error}): change one of them"
+        fault = f"has the default {show(default)}, which is not of its own type ({error}): change one of them"
         _refuse(function, parameter.name, fault)
 
 
@@ -547,7 +548,11 @@ def _describe_once(
 def _define(function: str, fields: Sequence[_Field]) -> type[msgspec.Struct]:
     # A name with spaces, because msgspec fails on two types of one name, and no user type can have this one.
     name = f"the arguments of {function}"
-    return msgspec.defstruct(name, fields, forbid_unknown_fields=True, kw_only=True)
+    try:
+        return msgspec.defstruct(name, fields, forbid_unknown_fields=True, kw_only=True)
+    except (RuntimeError, TypeError, ValueError) as error:
+        message = f"{name} have a name that Python keeps for itself, such as '__x' ({error}): rename it"
+        raise ToolDefinitionError(message) from None
 
 
 def _schema(
@@ -566,7 +571,11 @@ def _schema(
     for part in parts:
         if "default" in part and not_json(msgspec.to_builtins(part["default"], str_keys=True)):
             del part["default"]
-    schema, nested = msgspec.json.decode(msgspec.json.encode((schema, nested)))
+    try:
+        schema, nested = msgspec.json.decode(msgspec.json.encode((schema, nested)))
+    except UnicodeEncodeError as error:
+        message = f"{struct.__name__} have a default or a description that is not Unicode text ({error}): replace it"
+        raise ToolDefinitionError(message) from None
     if adapted:
         schema, nested = _with_adapted(schema, nested, fields, adapted)
     properties = schema["properties"]
@@ -869,11 +878,13 @@ def _checked(made: FunctionTool[P, R]) -> FunctionTool[P, R]:
         )
     elif made.effect_class not in typing.get_args(EffectClass):
         known = ", ".join(map(repr, typing.get_args(EffectClass)))
-        message = f"{where} has effect_class={made.effect_class!r}, expected one of {known}"
-    elif made.timeout_seconds is not None and not 0 < made.timeout_seconds < math.inf:
-        message = f"{where} has timeout_seconds={made.timeout_seconds!r}, expected a number above 0, or None"
+        message = f"{where} has effect_class={show(made.effect_class)}, expected one of {known}"
+    elif made.timeout_seconds is not None and not is_seconds(made.timeout_seconds, above_zero=True):
+        message = (
+            f"{where} has timeout_seconds={show(made.timeout_seconds)}, expected a number above 0, or None"
+        )
     elif made.max_retries is not None and (type(made.max_retries) is not int or made.max_retries < 0):
-        message = f"{where} has max_retries={made.max_retries!r}, expected a whole number >= 0, or None"
+        message = f"{where} has max_retries={show(made.max_retries)}, expected a whole number >= 0, or None"
     elif made.abandonable and not made.threaded:
         message = (
             f"{where} is abandonable but does not run in a thread: only a worker thread can be abandoned"

@@ -73,6 +73,8 @@ def test_what_cannot_be_a_tool_is_refused_at_once():
         ({"timeout_seconds": 0}, "has timeout_seconds=0, expected a number above 0, or None"),
         ({"timeout_seconds": float("nan")}, "has timeout_seconds=nan"),
         ({"timeout_seconds": float("inf")}, "has timeout_seconds=inf"),
+        ({"timeout_seconds": 10**400}, "expected a number above 0, or None"),
+        ({"timeout_seconds": "5"}, "has timeout_seconds='5'"),
         ({"max_retries": -1}, "has max_retries=-1, expected a whole number >= 0, or None"),
         ({"max_retries": 1.5}, "has max_retries=1.5"),
         (

@@ -122,6 +122,9 @@ def _adapted_default(it: Point | Size = "x") -> None: ...  # type: ignore[assign
 def _no_name(it: Unresolved) -> None: ...
 def _twins(a: A, b: B) -> None: ...  # type: ignore[valid-type]  # made at run time
 def _twins_in_one(a: A | list[B]) -> None: ...  # type: ignore[valid-type]  # made at run time
+def _private_name(__x: str) -> None: ...  # noqa: PYI063 - the point of the test
+def _half_a_pair(a: str = "\ud800") -> None: ...
+def _many_digits(a: str = 10**5_000) -> None: ...  # type: ignore[assignment]  # the point of the test
 
 
 SUPPORTED = "is not supported)"
@@ -166,6 +169,9 @@ def test_what_no_model_can_call_is_refused():
         (_no_name, f"{NO_SCHEMA}Unresolved.when: name 'Nowhere' is not defined): define that name"),
         (_twins, "tool function '_twins' uses two types with the same name"),
         (_twins_in_one, NO_SCHEMA),
+        (_private_name, "have a name that Python keeps for itself, such as '__x' ("),
+        (_half_a_pair, "have a default or a description that is not Unicode text ("),
+        (_many_digits, "which is not of its own type"),
     ):
         with pytest.raises(ToolDefinitionError) as caught:
             read_signature(function)

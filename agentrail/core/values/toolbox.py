@@ -3,7 +3,6 @@
 A `ToolSpec` is the pure half of a tool.
 """
 
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
@@ -22,6 +21,8 @@ from agentrail.core.values.json_schema import (
 from agentrail.errors import ToolDefinitionError
 from agentrail.frozen import EMPTY, FrozenDict, TooDeep, frozen_json
 from agentrail.messages import CallId, JsonObject, ToolCall
+from agentrail.otp.child_specs import is_seconds
+from agentrail.otp.guarded_calls import show
 from agentrail.structs import Value
 
 EffectClass: TypeAlias = Literal["pure", "idempotent", "reconcilable", "once"]
@@ -129,8 +130,8 @@ class ToolSpec(_Memoized, Value, frozen=True, kw_only=True, omit_defaults=True):
             message = f"tool {self.name!r} has no description: describe what it does, so that the model can choose it"
             raise ToolDefinitionError(message)
         seconds = self.timeout_seconds
-        if seconds is not None and not 0 < seconds < math.inf:
-            message = f"tool {self.name!r} has timeout_seconds {seconds!r}: expected a finite number above 0, or None"
+        if seconds is not None and not is_seconds(seconds, above_zero=True):
+            message = f"tool {self.name!r} has timeout_seconds {show(seconds)}: expected a finite number above 0, or None"
             raise ToolDefinitionError(message)
         if self.parameters.get("type") != "object":
             message = f"the schema of tool {self.name!r} has type {self.parameters.get('type')!r}, expected 'object'"
