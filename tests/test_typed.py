@@ -305,6 +305,28 @@ def test_a_value_that_does_not_fit_is_refused_with_its_place(kind, value, words)
     assert str(caught.value) == f"{caught.value.path}: {caught.value.reason}"
 
 
+LONG: Final = "x" * 50_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (Point, {LONG: 1}),
+        (Square, {"type": LONG, "side": 1}),
+        (Colour, LONG),
+        (Literal["a", "b"], LONG),
+        (dict[int, int], {LONG: 1}),
+        (dict[str, int], {LONG: "a"}),
+        (dict[str, int], {f"{LONG}!": "a"}),
+    ],
+)
+def test_a_refusal_does_not_repeat_a_long_answer(kind, value):
+    """It is sent back to the model, and would cost as much as the answer."""
+    with pytest.raises(OutputFault) as caught:
+        typed(kind).decode(value)
+    assert 200 < len(str(caught.value)) < 1_200
+
+
 def test_of_a_union_each_class_says_why_it_is_none():
     """The first that fits is taken, so two classes tell themselves apart by the names that they do not know."""
     it = typed(dict[str, Point | Person])

@@ -93,7 +93,9 @@ def _worded(error: ValueError, path: str) -> OutputFault:
     list_faults = getattr(error, "errors", None)
     if not callable(list_faults):
         return OutputFault(str(error)[:MAX_CLASS_REASON], path=path)
-    return _fault_of([(_place("", one["loc"]), one["msg"]) for one in list_faults()[:_MAX_FAULTS]], path)
+    return _fault_of(
+        [(_place("", one["loc"]), one["msg"][:MAX_CLASS_REASON]) for one in list_faults()[:_MAX_FAULTS]], path
+    )
 
 
 def _fault_of(said: Sequence[tuple[str, str]], path: str) -> OutputFault:
