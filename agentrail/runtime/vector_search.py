@@ -119,27 +119,22 @@ class Meanings:
         rows = await carry(lambda: keeper.without_vectors(tenant, self.kind, limit=MAX_EMBEDDED))
         if not rows:
             return []
-        texts = [text[:_MAX_TEXT] for _, text in rows]
-        try:
-            vectors = await self._vectors_of(texts)
-        except TextRefused:
-            (vector,) = await self._vectors_of([_PLAIN_TEXT])
-            vectors = await self._vectors_of_halves(texts, bytes(len(vector)))
+        vectors = await self._vectors_or_zeros([text[:_MAX_TEXT] for _, text in rows])
         pairs = [(number, vector) for (number, _), vector in zip(rows, vectors, strict=True)]
         await carry(lambda: keeper.put_vectors(tenant, self.kind, pairs))
         return vectors
 
-    async def _vectors_of_halves(self, texts: Sequence[str], nothing: bytes) -> list[bytes]:
-        """Return vectors of texts some of which are refused. These get a vector that is similar to nothing."""
+    async def _vectors_or_zeros(self, texts: Sequence[str], zeros: bytes = b"") -> list[bytes]:
+        """Return a vector for each text. A refused text gets zeros, which are similar to nothing."""
         try:
             return await self._vectors_of(texts)
         except TextRefused as error:
+            zeros = zeros or bytes(len((await self._vectors_of([_PLAIN_TEXT]))[0]))
             if len(texts) == 1:
                 LOGGER.warning("a text of %d characters cannot be found by meaning: %s", len(texts[0]), error)
-                return [nothing]
-        middle = len(texts) // 2
-        halves = texts[:middle], texts[middle:]
-        return [one for half in halves for one in await self._vectors_of_halves(half, nothing)]
+                return [zeros]
+        halves = texts[: len(texts) // 2], texts[len(texts) // 2 :]
+        return [one for half in halves for one in await self._vectors_or_zeros(half, zeros)]
 
     async def _vectors_of(self, texts: Sequence[str]) -> list[bytes]:
         with trio.move_on_after(_BATCH_SECONDS):

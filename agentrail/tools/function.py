@@ -369,10 +369,17 @@ def read_signature(function: Callable[..., object]) -> Signature:
         fields.append((name, annotation, parameter.default) if has_default else (name, annotation))
     said = described_names(function.__doc__)
     texts = tuple((one[0], said[one[0]]) for one in fields if one[0] in said) if said else ()
-    if all(map(_is_shareable, fields)):
-        struct, schema = _describe_once(function.__name__, tuple(fields), texts)
-    else:
-        struct, schema = _describe(function, fields, adapted, texts)
+    try:
+        if all(map(_is_shareable, fields)):
+            struct, schema = _describe_once(function.__name__, tuple(fields), texts)
+        else:
+            struct, schema = _describe(function.__name__, fields, adapted, texts)
+    except KeyError as error:
+        message = f"tool function {function.__qualname__!r} uses two types with the same name ({error}): rename one of them"
+        raise ToolDefinitionError(message) from None
+    except (RuntimeError, TypeError, ValueError) as error:
+        message = f"tool function {function.__qualname__!r} has a name such as '__x', or a text that is not Unicode ({error}): replace it"
+        raise ToolDefinitionError(message) from None
     return Signature(
         schema=schema,
         struct=struct,
@@ -509,18 +516,12 @@ def _with_descriptions(annotation: Any) -> Any:
 
 
 def _describe(
-    function: Callable[..., object],
-    fields: Sequence[_Field],
-    adapted: Mapping[str, TypedValue[Any]],
-    texts: _Texts,
+    name: str, fields: Sequence[_Field], adapted: Mapping[str, TypedValue[Any]], texts: _Texts
 ) -> tuple[type[msgspec.Struct], JsonObject]:
+    # A name with spaces, because msgspec fails on two types of one name, and no user type can have this one.
     known = [_loosened(one) if one[0] in adapted else one for one in fields]
-    struct = _define(function.__name__, known)
-    try:
-        return struct, _schema(struct, fields, adapted, texts)
-    except KeyError as error:
-        message = f"tool function {function.__qualname__!r} uses two types with the same name ({error}): rename one of them"
-        raise ToolDefinitionError(message) from None
+    struct = msgspec.defstruct(f"the arguments of {name}", known, forbid_unknown_fields=True, kw_only=True)
+    return struct, _schema(struct, fields, adapted, texts)
 
 
 def _loosened(field: _Field) -> _Field:
@@ -541,18 +542,7 @@ def _describe_once(
     name: str, fields: tuple[_Field, ...], texts: _Texts
 ) -> tuple[type[msgspec.Struct], JsonObject]:
     """Describe parameters that many functions share, such as a tool that is made for each session."""
-    struct = _define(name, fields)
-    return struct, _schema(struct, fields, {}, texts)
-
-
-def _define(function: str, fields: Sequence[_Field]) -> type[msgspec.Struct]:
-    # A name with spaces, because msgspec fails on two types of one name, and no user type can have this one.
-    name = f"the arguments of {function}"
-    try:
-        return msgspec.defstruct(name, fields, forbid_unknown_fields=True, kw_only=True)
-    except (RuntimeError, TypeError, ValueError) as error:
-        message = f"{name} have a name that Python keeps for itself, such as '__x' ({error}): rename it"
-        raise ToolDefinitionError(message) from None
+    return _describe(name, fields, _NONE, texts)
 
 
 def _schema(
@@ -571,11 +561,7 @@ def _schema(
     for part in parts:
         if "default" in part and not_json(msgspec.to_builtins(part["default"], str_keys=True)):
             del part["default"]
-    try:
-        schema, nested = msgspec.json.decode(msgspec.json.encode((schema, nested)))
-    except UnicodeEncodeError as error:
-        message = f"{struct.__name__} have a default or a description that is not Unicode text ({error}): replace it"
-        raise ToolDefinitionError(message) from None
+    schema, nested = msgspec.json.decode(msgspec.json.encode((schema, nested)))
     if adapted:
         schema, nested = _with_adapted(schema, nested, fields, adapted)
     properties = schema["properties"]

@@ -169,8 +169,8 @@ def test_what_no_model_can_call_is_refused():
         (_no_name, f"{NO_SCHEMA}Unresolved.when: name 'Nowhere' is not defined): define that name"),
         (_twins, "tool function '_twins' uses two types with the same name"),
         (_twins_in_one, NO_SCHEMA),
-        (_private_name, "have a name that Python keeps for itself, such as '__x' ("),
-        (_half_a_pair, "have a default or a description that is not Unicode text ("),
+        (_private_name, "has a name such as '__x', or a text that is not Unicode (Failed"),
+        (_half_a_pair, "or a text that is not Unicode ('utf-8' codec"),
         (_many_digits, "which is not of its own type"),
     ):
         with pytest.raises(ToolDefinitionError) as caught:
