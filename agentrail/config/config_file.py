@@ -10,7 +10,7 @@ from agentrail.config.front_matter import HeadFault, read_yaml_head
 from agentrail.config.key_filter import looks_like_key, names_secret
 from agentrail.config.schema import FORMAT_VERSION, FileForm
 from agentrail.config.structure import show_value, structure_file
-from agentrail.config.toml_positions import ConfigFault, ConfigPath, ConfigPlace
+from agentrail.config.toml_positions import ConfigFault, ConfigPath, ConfigPlace, TextFault
 from agentrail.config.toml_text import TomlFault, read_toml_text
 
 Scope: TypeAlias = Literal["project", "user"]
@@ -42,12 +42,13 @@ class ConfigFile:
 
 def decode_file(name: str, data: bytes) -> tuple[str, tuple[ConfigFault, ...]]:
     if len(data) > MAX_CONFIG_BYTES:
-        return "", (_fault(name, 1, f"expected at most {MAX_CONFIG_BYTES // 1024} KiB: make it shorter"),)
+        said = f"expected at most {MAX_CONFIG_BYTES // 1024} KiB: make it shorter"
+        return "", (TextFault(1, said).in_file(name),)
     try:
         return data.decode("utf-8-sig"), ()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        return "", (_fault(name, line, "expected UTF-8: save the file as UTF-8"),)
+        return "", (TextFault(line, "expected UTF-8: save the file as UTF-8").in_file(name),)
 
 
 def read_permissions(name: str, text: str, *, scope: Scope = "project", folder: str = "") -> ConfigFile:
@@ -61,7 +62,7 @@ def read_toml(
     try:
         tree, lines = read_toml_text(text)
     except TomlFault as fault:
-        return _only(made, _fault(name, fault.line, fault.said))
+        return _only(made, fault.in_file(name))
     if not is_policy:
         return checked_file(made, tree, lines, only_texts=False)
     if not isinstance(tree.get("permissions"), dict):
@@ -84,7 +85,7 @@ def read_agent(name: str, agent: str, text: str, *, scope: Scope = "project", fo
     try:
         head = read_yaml_head(text)
     except HeadFault as fault:
-        return _only(made, _fault(name, fault.line, fault.said))
+        return _only(made, fault.in_file(name))
     lines: dict[ConfigPath, int] = {("agents", agent, *path): line for path, line in head.lines.items()}
     lines["agents", agent] = 1
     values, body = head.values, head.body
@@ -205,10 +206,6 @@ def _faults_of_form(read: ConfigFile) -> Iterator[ConfigFault]:
 def stays_below(path: object) -> bool:
     """Return whether a value is the relative path of a file below its directory."""
     return isinstance(path, str) and path[:1] not in {"", "/", "~"} and ".." not in path.split("/")
-
-
-def _fault(name: str, line: int, said: str) -> ConfigFault:
-    return ConfigFault(place=ConfigPlace(file=name, path=("",), lines={("",): line}), said=said)
 
 
 def _only(made: ConfigFile, fault: ConfigFault) -> ConfigFile:

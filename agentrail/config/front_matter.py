@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn
 import yaml
 from attrs import field, frozen
 
-from agentrail.config.toml_positions import ConfigPath
+from agentrail.config.toml_positions import ConfigPath, TextFault
 
 _LOADER: Final[Any] = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _MAX_LEVELS: Final = 8
@@ -40,13 +40,8 @@ _WHAT_TO_DO: Final = tuple(
 _TWO_LISTS: Final = re.compile(r"\[[^\[\]]*\][ \t]*[^ \t#].*")
 
 
-class HeadFault(Exception):
-    """Front matter that cannot be parsed, with the line from 1."""
-
-    def __init__(self, line: int, said: str) -> None:
-        super().__init__(f"line {line}: {said}")
-        self.line = line
-        self.said = said
+class HeadFault(TextFault):
+    """Front matter that cannot be parsed."""
 
 
 @frozen(kw_only=True)

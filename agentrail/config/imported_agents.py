@@ -43,10 +43,7 @@ def read_claude_agent(  # noqa: PLR0913 - by keyword
     try:
         head = read_yaml_head(text)
     except HeadFault as fault:
-        place = ConfigPlace(file=file, path=("",), lines={("",): fault.line})
-        return ConfigFile(
-            name=file, scope=scope, folder=folder, faults=(ConfigFault(place=place, said=fault.said),)
-        )
+        return ConfigFile(name=file, scope=scope, folder=folder, faults=(fault.in_file(file),))
     reader = _AgentReader(file, head.values, head.lines, models)
     name = reader.name()
     given = _tools_of_claude(reader, tools)
@@ -101,10 +98,7 @@ def read_codex_agent(
     try:
         values, lines = read_toml_text(text)
     except TomlFault as fault:
-        place = ConfigPlace(file=file, path=("",), lines={("",): fault.line})
-        return ConfigFile(
-            name=file, scope=scope, folder=folder, faults=(ConfigFault(place=place, said=fault.said),)
-        )
+        return ConfigFile(name=file, scope=scope, folder=folder, faults=(fault.in_file(file),))
     reader = _AgentReader(file, values, lines, models)
     sandbox = reader.text("sandbox_mode")
     policy = None

@@ -13,7 +13,7 @@ from attrs import define, field, frozen
 
 from agentrail.config.front_matter import HeadFault, read_yaml_head
 from agentrail.config.structure import show_value
-from agentrail.config.toml_positions import ConfigFault, ConfigPath, ConfigPlace
+from agentrail.config.toml_positions import ConfigFault, ConfigPath, ConfigPlace, TextFault
 from agentrail.config.tool_names import ToolListFault, ToolRules, split_tools, translate_tools
 from agentrail.frozen import EMPTY, frozen_json
 
@@ -80,8 +80,7 @@ def read_skill(file: str, directory: str, text: str, *, dialect: SkillDialect = 
     try:
         head = read_yaml_head(text)
     except HeadFault as fault:
-        place = ConfigPlace(file=file, path=("",), lines={("",): fault.line})
-        return SkillReading(faults=(ConfigFault(place=place, said=fault.said),))
+        return SkillReading(faults=(fault.in_file(file),))
     reader = _SkillReader(file, head.values, head.lines)
     for line in head.quoted:
         reader.warn_of_line(
@@ -140,8 +139,7 @@ class _SkillReader:
             self.warn_of_line(line, "a command in the text is not run: the model reads it as text")
 
     def warn_of_line(self, line: int, said: str) -> None:
-        place = ConfigPlace(file=self._file, path=("",), lines={("",): line})
-        self.warnings.append(ConfigFault(place=place, said=said))
+        self.warnings.append(TextFault(line, said).in_file(self._file))
 
     # --- fields
 

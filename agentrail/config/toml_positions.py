@@ -77,6 +77,18 @@ class ConfigFault:
         return in_one_line(": ".join(part for part in parts if part))
 
 
+class TextFault(Exception):
+    """A text that cannot be parsed: line from 1, and what was expected, without a key."""
+
+    def __init__(self, line: int, said: str) -> None:
+        super().__init__(f"line {line}: {said}")
+        self.line = line
+        self.said = said
+
+    def in_file(self, file: str) -> ConfigFault:
+        return ConfigFault(place=ConfigPlace(file=file, path=("",), lines={("",): self.line}), said=self.said)
+
+
 def write_path(path: ConfigPath) -> str:
     parts = []
     for part in path:

@@ -9,7 +9,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from agentrail.config.key_filter import hide_keys
-from agentrail.config.toml_positions import MAX_CONFIG_LEVELS, ConfigPath, TooDeeplyNested, find_lines
+from agentrail.config.toml_positions import (
+    MAX_CONFIG_LEVELS,
+    ConfigPath,
+    TextFault,
+    TooDeeplyNested,
+    find_lines,
+)
 
 _AT_LINE: Final = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 _LONG_KEY: Final = re.compile(
@@ -23,13 +29,8 @@ _TOO_DEEP: Final = f"expected at most {MAX_CONFIG_LEVELS} levels: nest less deep
 _TOO_LONG: Final = "a number of more than 64 bits: write a smaller one"
 
 
-class TomlFault(Exception):
-    """A text that cannot be parsed: line from 1, and what was expected, without a key."""
-
-    def __init__(self, line: int, said: str) -> None:
-        super().__init__(f"line {line}: {said}")
-        self.line = line
-        self.said = said
+class TomlFault(TextFault):
+    """A text that is not TOML, or that is not read."""
 
 
 def read_toml_text(text: str) -> tuple[dict[str, Any], dict[ConfigPath, int]]:
