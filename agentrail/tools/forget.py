@@ -25,28 +25,25 @@ async def forget_memory(
     """Forget one memory, or one topic of your working notes, for good: it is wrong, out of date, or the user wants it gone."""
     if bool(id) == bool(topic.strip()):
         return Error(text="Nothing was forgotten: name either the id of a memory, or a topic of your notes.")
-    if topic.strip():
-        return await _forget_topic(topic.strip(), ctx)
-    if ctx.memories is None:
-        return Error(text=NO_MEMORIES)
     try:
-        was_there = await ctx.memories.delete(id)
+        return await (_forget_memory(id, ctx) if id else _forget_topic(topic.strip(), ctx))
     except AgentrailError as error:
         return Error(text=f"Nothing was forgotten: {error}")
-    if not was_there:
+
+
+async def _forget_memory(entry_id: str, ctx: ToolContext) -> Ok | Error:
+    if ctx.memories is None:
+        return Error(text=NO_MEMORIES)
+    if not await ctx.memories.delete(entry_id):
         return Error(text=NO_SUCH)
-    ctx.emit("memory_forgotten", {"id": id})
+    ctx.emit("memory_forgotten", {"id": entry_id})
     return Ok(text="It is forgotten.")
 
 
 async def _forget_topic(topic: str, ctx: ToolContext) -> Ok | Error:
     if ctx.notes is None:
         return Error(text=NOTES_MISSING)
-    try:
-        was_there = await ctx.notes.remove(topic)
-    except AgentrailError as error:
-        return Error(text=f"Nothing was forgotten: {error}")
-    if not was_there:
+    if not await ctx.notes.remove(topic):
         return Error(text="There is no such topic in your working notes: use one that recall has shown.")
     ctx.emit("note_forgotten", {"topic": topic})
     return Ok(text="It is forgotten.")

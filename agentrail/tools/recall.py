@@ -38,12 +38,12 @@ async def recall_memories(
     ctx: ToolContext,
 ) -> Ok | Error:
     """Look up what was remembered about the user and their work in earlier conversations, or a topic of your working notes."""
-    if topic.strip():
-        return await _read_notes(topic.strip(), ctx)
-    if ctx.memories is None:
-        return Error(text=NO_MEMORIES)
     wanted = dict.fromkeys(tag.strip() for tag in tags)
     try:
+        if topic.strip():
+            return await _read_notes(topic.strip(), ctx)
+        if ctx.memories is None:
+            return Error(text=NO_MEMORIES)
         if query.strip():
             memories = ctx.memories.telling(lambda reason: ctx.emit("memory_words_only", {"reason": reason}))
             found = await memories.search(query, tags_any=wanted, limit=limit)
@@ -62,10 +62,7 @@ async def recall_memories(
 async def _read_notes(topic: str, ctx: ToolContext) -> Ok | Error:
     if ctx.notes is None:
         return Error(text=NOTES_MISSING)
-    try:
-        text = await ctx.notes.read()
-    except AgentrailError as error:
-        return Error(text=f"The search failed: {error}")
+    text = await ctx.notes.read()
     topics = [one.name for one in topics_of(text)]
     found = notes_about(text, topic)
     if found is not None:

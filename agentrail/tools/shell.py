@@ -58,7 +58,8 @@ async def run_in_background(command: str, workdir: str, ctx: ToolContext) -> Ok 
         process = await ctx.open_process(
             ("sh", "-c", _CHOOSE_SHELL, "sh", command), workdir=workdir, timeout_seconds=MAX_PROCESSOR_SECONDS
         )
-        ctx.detach(_begun_text(begun), {"id": begun.id})
+        said = f"{begun.id} runs in the background. shell_output returns its output, shell_stop ends it; it ends with the session."
+        ctx.detach(said, {"id": begun.id})
         with begun.scope:
             how = await _follow(process, begun)
         await process.stop()
@@ -68,10 +69,6 @@ async def run_in_background(command: str, workdir: str, ctx: ToolContext) -> Ok 
     finally:
         begun.close(how)
     return Ok(text=f"{begun.id} has ended ({how}). shell_output returns its output since the last read.")
-
-
-def _begun_text(begun: BackgroundCommand) -> str:
-    return f"{begun.id} runs in the background. shell_output returns its output, shell_stop ends it; it ends with the session."
 
 
 def _fault_of(command: str) -> str | None:
@@ -170,12 +167,8 @@ def render_result(result: ExecuteResult, *, within_seconds: float) -> Ok | Error
             f"Timed out after {within_seconds:g} s. It may have taken effect; check before repeating."
         )
         return Error(text="\n".join(parts))
-    seconds = f"{result.duration_ms / 1000:.1f} s"
+    how = "stopped" if result.signal is None else f"ended by {signal_name(result.signal)}"
     if result.exit_code is not None:
-        parts.append(f"[exit code {result.exit_code} · {seconds}]")
-        return Ok(text="\n".join(parts))
-    if result.signal is not None:
-        parts.append(f"[ended by {signal_name(result.signal)} · {seconds}]")
-        return Ok(text="\n".join(parts))
-    parts.append(f"[stopped · {seconds}]")
-    return Error(text="\n".join(parts))
+        how = f"exit code {result.exit_code}"
+    parts.append(f"[{how} · {result.duration_ms / 1000:.1f} s]")
+    return (Error if how == "stopped" else Ok)(text="\n".join(parts))

@@ -3,18 +3,18 @@
 from typing import Annotated
 
 from agentrail.abc import Error, Ok, ToolContext, WriteResult
-from agentrail.messages import JsonObject
 from agentrail.tools.changed_file import details_of
 from agentrail.tools.function import tool
 from agentrail.tools.tool_text import counted, printable
 
 
-def _label(arguments: JsonObject) -> str:
-    return f"Write {arguments.get('path')}"
-
-
 # Not killable: it takes milliseconds, and a write cancelled by a steer would be useless.
-@tool(effect_class="idempotent", killable=False, timeout_seconds=30, label=_label)
+@tool(
+    effect_class="idempotent",
+    killable=False,
+    timeout_seconds=30,
+    label=lambda arguments: f"Write {arguments.get('path')}",
+)
 async def write_file(
     path: Annotated[str, "File, relative to the working directory. Missing directories are created."],
     content: Annotated[str, "The whole content of the file: it replaces the previous content."],

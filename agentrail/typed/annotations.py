@@ -14,7 +14,7 @@ from agentrail.frozen import canonical_json
 from agentrail.messages import JsonValue
 from agentrail.structs import converter_of
 from agentrail.typed.pydantic_models import PydanticModel, is_model
-from agentrail.typed.record_types import TYPE_MARKS, ClassField, RecordType, class_fields, is_struct
+from agentrail.typed.record_types import TYPE_MARKS, RecordType, class_fields, is_struct
 from agentrail.typed.schema_nodes import (
     Definitions,
     Family,
@@ -327,14 +327,11 @@ class TypeReader:
             if members is None:
                 return leaf(hint, bounds, where)
             node = self._met[key] = record = RecordType(kind, type_name(hint), key)
-            record.take_fields(members, lambda one: self._member(one, where))
+            record.take_fields(members, lambda one: self.read(one.hint, f"{where}.{one.name}"))
         if bounds:
             reason = "a class has no size or order"
             raise TypeFault(reason, where=where, way_out="bound its fields")
         return node
-
-    def _member(self, one: ClassField, where: str) -> TypeNode:
-        return self.read(one.hint, f"{where}.{one.name}")
 
     def _key(self, hint: Any) -> object:
         try:
