@@ -77,7 +77,7 @@ def forget_everything(
 
 
 def _forget_sessions(owner: MemoryOwner, place: StorePlace) -> ForgottenUser:
-    path = path_of_store(place.store, _directory(place))
+    path = path_of_store(place.store, directory_for(place.store, place.data_dir) or Path())
     is_there = is_shared_store(place.store) if path is None else path.exists()
     if not is_there:  # do not create a store just to find it empty
         return ForgottenUser()
@@ -90,10 +90,6 @@ def _forget_sessions(owner: MemoryOwner, place: StorePlace) -> ForgottenUser:
             if store.overwrite_removed():
                 return told
         return replace(told, is_overwritten=False)
-
-
-def _directory(place: StorePlace) -> Path:
-    return directory_for(place.store, place.data_dir) or Path()
 
 
 def _tell(told: ForgottenUser, owner: MemoryOwner, in_use: StoreInUse | None) -> None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from agentrail.config.front_matter import HeadFault, read_yaml_head
 from agentrail.config.key_filter import looks_like_key, names_secret
@@ -71,12 +71,8 @@ def read_toml(
     others = [key for key in tree if key not in {"permissions", "version"}]
     if others:
         place = ConfigPlace(file=name, path=(others[0],), lines=lines)
-        return _only(
-            made,
-            ConfigFault(
-                place=place, said="this file is for permissions only: move this key to agentrail.toml"
-            ),
-        )
+        said = "this file is for permissions only: move this key to agentrail.toml"
+        return _only(made, ConfigFault(place=place, said=said))
     return checked_file(made, tree, lines, only_texts=False)
 
 
@@ -89,11 +85,9 @@ def read_agent(name: str, agent: str, text: str, *, scope: Scope = "project", fo
     lines: dict[ConfigPath, int] = {("agents", agent, *path): line for path, line in head.lines.items()}
     lines["agents", agent] = 1
     values, body = head.values, head.body
-    twice = ConfigFault(
-        place=ConfigPlace(file=name, path=("agents", agent, "prompt"), lines=lines), said=_TWO_PROMPTS
-    )
     if "prompt" in values and body:
-        return _only(made, twice)
+        place = ConfigPlace(file=name, path=("agents", agent, "prompt"), lines=lines)
+        return _only(made, ConfigFault(place=place, said=_TWO_PROMPTS))
     if body:
         values["prompt"] = body
         lines["agents", agent, "prompt"] = text.count("\n", 0, text.rfind(body.split("\n", 1)[0])) + 1
@@ -124,16 +118,9 @@ def checked_file(
             for path, said in wrong
         ]
         left, lines = _without(left, lines, frozenset(_there(path, lines) for path, _ in wrong))
-    kept = ConfigFile(name=made.name, folder=made.folder, scope=made.scope, form=form, lines=lines)
+    kept = evolve(made, form=form, lines=lines)
     faults += _faults_of_form(kept)
-    return ConfigFile(
-        name=made.name,
-        folder=made.folder,
-        scope=made.scope,
-        form=form,
-        lines=lines,
-        faults=tuple(sorted(faults, key=lambda fault: fault.place.line)),
-    )
+    return evolve(kept, faults=tuple(sorted(faults, key=lambda fault: fault.place.line)))
 
 
 def _keys_in(value: object, path: ConfigPath) -> Iterator[tuple[ConfigPath, str]]:
@@ -209,4 +196,4 @@ def stays_below(path: object) -> bool:
 
 
 def _only(made: ConfigFile, fault: ConfigFault) -> ConfigFile:
-    return ConfigFile(name=made.name, folder=made.folder, scope=made.scope, faults=(fault,))
+    return evolve(made, faults=(fault,))

@@ -422,11 +422,8 @@ def _resolve(function: Callable[..., object], parameter: inspect.Parameter) -> A
         fault = f"has the annotation {parameter.annotation!r}, and {error}: define that name at the top of the module"
         _refuse(function, parameter.name, fault)
     except (SyntaxError, TypeError) as error:
-        _refuse(
-            function,
-            parameter.name,
-            f"has the annotation {parameter.annotation!r}, which is not a type: {error}",
-        )
+        fault = f"has the annotation {parameter.annotation!r}, which is not a type: {error}"
+        _refuse(function, parameter.name, fault)
 
 
 def _check_parameter(

@@ -158,14 +158,9 @@ async def _read(fetched: Fetched, rules: WebRules) -> _Page:
     except UnreadableDocument as error:
         message = f"Fetched, but not read: {error}."
         raise UnreadableDocument(message) from None
-    text = read.pages[0] if len(read.pages) == 1 else _numbered(read.pages)
+    numbered = [f"[page {number}]\n{page}" for number, page in enumerate(read.pages, start=1) if page.strip()]
+    text = read.pages[0] if len(read.pages) == 1 else "\n\n".join(numbered)
     if not text.strip():
         message = "Fetched, but it contains no text: a script in the browser may produce it, or it may be only pictures."
         raise UnreadableDocument(message)
     return _Page(fetched.url, read.title, text, read.left_out)
-
-
-def _numbered(pages: tuple[str, ...]) -> str:
-    return "\n\n".join(
-        [f"[page {number}]\n{text}" for number, text in enumerate(pages, start=1) if text.strip()]
-    )
