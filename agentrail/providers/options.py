@@ -18,6 +18,9 @@ from agentrail.core.policy.patience import StallPolicy
 from agentrail.distribution import install_command
 from agentrail.errors import OptionError
 from agentrail.errors.advice import Advice, advise
+from agentrail.otp.child_specs import is_seconds
+from agentrail.otp.guarded_calls import call_guarded
+from agentrail.providers.json_text import encode_json
 
 Key: TypeAlias = str | Secret
 KeySource: TypeAlias = Secret | Callable[[], Key | Awaitable[Key]]
@@ -196,8 +199,7 @@ def _number(low: float, high: float) -> Callable[[Any], str | None]:
 
 
 def _seconds(value: Any) -> str | None:
-    fits = _is_number(value) and 0 < value < float("inf")
-    return None if fits else _got("a number of seconds above 0", value)
+    return None if is_seconds(value, above_zero=True) else _got("a number of seconds above 0", value)
 
 
 def _tokens(value: Any) -> str | None:
@@ -223,8 +225,10 @@ def _tool_choice(value: object) -> str | None:
 
 
 def _extra_body(value: object) -> str | None:
-    fits = isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
-    return None if fits else f"expected a mapping with texts as keys, got {type(value).__name__}"
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        return f"expected a mapping with texts as keys, got {type(value).__name__}"
+    encoded = call_guarded(str, encode_json, dict(value))
+    return f"expected values that JSON can represent: {encoded}" if isinstance(encoded, str) else None
 
 
 def _verify(value: object) -> str | None:

@@ -185,11 +185,8 @@ class SqliteKnowledge(SqliteCollection):
 
     def fail(self, tenant: str, base: str, path: str, reason: str) -> KnowledgeDocument:
         """Record that a document could not be fetched. See `KnowledgeStore.fail`."""
-        return self._fail(
-            tenant,
-            base,
-            KnowledgeDocument(path=_checked_path(path), digest="", state="failed", reason=reason),
-        )
+        failed = KnowledgeDocument(path=_checked_path(path), digest="", state="failed", reason=reason)
+        return self._fail(tenant, base, failed)
 
     def _fail(self, tenant: str, base: str, failed: KnowledgeDocument) -> KnowledgeDocument:
         with self._writing(tenant, base) as connection:

@@ -29,6 +29,8 @@ from tests.thinned import each
         ({"headers": {"x-ok": "two\nlines"}}, "printable ASCII"),
         ({"timeout": 0}, "above 0"),
         ({"timeout": float("nan")}, "above 0"),
+        ({"timeout": 10**400}, "above 0"),
+        ({"extra_body": {"top_k": object()}}, "JSON can represent: Encoding objects of type object"),
         ({"temperature": "hot"}, "a number from 0 to 2"),
         ({"temperature": True}, "a number from 0 to 2"),
         ({"top_p": 1.5}, "a number from 0 to 1"),
