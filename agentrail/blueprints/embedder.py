@@ -33,7 +33,7 @@ def read_embedder(said: Mapping[str, Sourced], fault: Callable[[Sourced, str], N
         OpenAIEmbedder(**values)
     except OptionError as error:
         for text in error.faults:
-            name = text.partition(" ")[0]
+            name = text.removeprefix("provider option ").partition(" ")[0].strip("':")
             fault(said.get(name, first), text.removeprefix(f"{name} is "))
         return None
     if not has_numpy():

@@ -10,7 +10,7 @@ from agentrail.errors import OptionError, ProtocolError
 from agentrail.providers.failures import Vendor
 from agentrail.providers.http import MAX_EVENT_BYTES, HttpClients, Post
 from agentrail.providers.json_text import decode_json, shown
-from agentrail.providers.options import ProviderOptions, fault_of_base_url
+from agentrail.providers.options import ProviderOptions
 
 USUAL_URL: Final = "https://api.openai.com/v1"
 _NUMBER_BYTES: Final = 64  # OpenAI writes each number on a line of its own, of about 30 bytes
@@ -46,7 +46,8 @@ class OpenAIEmbedder:
         key = (api_key.reveal() if isinstance(api_key, Secret) else api_key or "").strip()
         if faults:
             raise OptionError(faults)
-        ProviderOptions.parse({"api_key": key or None, "headers": headers})  # checks them as a provider does
+        # Checked as by a provider, which repeats no credential.
+        ProviderOptions.parse({"api_key": key or None, "headers": headers, "base_url": base_url})
         self._model = model
         self._dimension = dimension
         self._sends_dimension = sends_dimension
@@ -137,6 +138,4 @@ def _faults_of_embedder(model: Any, dimension: Any, base_url: Any) -> list[str]:
     is_address = isinstance(base_url, str) and base_url.startswith(("https://", "http://"))
     if not is_address and "@" not in str(base_url):  # otherwise it may hold a password
         faults.append(f"base_url is {base_url!r:.80}: expected https://host/path, without /embeddings")
-    elif (fault := fault_of_base_url(base_url)) is not None:
-        faults.append(f"base_url is not usable: {fault}")
     return faults

@@ -148,7 +148,7 @@ def _key(value: object) -> str | None:
     return None if fits else "the key has characters no header can carry"
 
 
-def fault_of_base_url(value: object) -> str | None:
+def _base_url(value: object) -> str | None:
     if not isinstance(value, str):
         return f"expected an address such as 'http://127.0.0.1:8080/v1', got {type(value).__name__}"
     try:
@@ -273,7 +273,7 @@ def _flag(value: object) -> str | None:
 _RULES: Final[Mapping[str, Callable[[Any], str | None]]] = MappingProxyType(
     {
         "api_key": _key,
-        "base_url": fault_of_base_url,
+        "base_url": _base_url,
         "headers": _headers,
         "timeout": _seconds,
         "temperature": _number(0, 2),

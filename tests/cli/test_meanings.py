@@ -88,6 +88,10 @@ def test_what_cannot_be_an_embedder_is_said_with_its_line(home, capfd):
         ({"dimension": 2}, "model is missing"),
         ({**both, "dimension": 0}, "agentrail.toml:3: embedder.dimension: 0: expected a whole number >= 1"),
         ({**both, "base_url": "ftp://x"}, "embedder.base_url: 'ftp://x': expected https://"),
+        (
+            {**both, "base_url": "http://a:b@x"},
+            "agentrail.toml:4: embedder.base_url: provider option 'base_url': an address",
+        ),
         ({**both, "dimensions": 2}, "dimension"),
     ):
         (home / ".agentrail" / "agentrail.toml").unlink(missing_ok=True)

@@ -87,10 +87,14 @@ async def test_what_cannot_be_is_refused():
         ("", {}, "model is ''"),
         ("small", {"dimension": 0}, "dimension is 0"),
         ("small", {"base_url": "example.com"}, "expected https://host/path"),
-        ("small", {"base_url": "http://ada:s3cret@host/v1"}, "base_url is not usable: .* no credentials"),
-        ("small", {"base_url": "ada:s3cret@host"}, "base_url is not usable: .* no credentials"),
+        (
+            "small",
+            {"base_url": "http://ada:s3cret@host/v1"},
+            "'base_url': an address must hold no credentials",
+        ),
+        ("small", {"base_url": "ada:s3cret@host"}, "'base_url': an address must hold no credentials"),
         ("small", {"headers": {"x-team": "é"}}, "'x-team' must be a printable ASCII text"),
-        ("small", {"base_url": "http://a..b/v1"}, "base_url is not usable: this is not an address"),
+        ("small", {"base_url": "http://a..b/v1"}, "'base_url': this is not an address"),
         ("small", {"api_key": "\ufeffkey"}, "the key has characters no header can carry"),
     ):
         with pytest.raises(OptionError, match=said) as caught:
