@@ -49,12 +49,6 @@ class NotedProcess(msgspec.Struct, frozen=True, kw_only=True):
 _NOTES: Final = decoder_of(NotedProcess)
 
 
-@frozen
-class _Status:
-    group: int
-    started: int
-
-
 class ProcessList:
     """The list of one run, removed at its clean end."""
 
@@ -66,7 +60,7 @@ class ProcessList:
 
     def started(self, pid: int, mark: str) -> None:
         """Record a process that has just started, or this run's with a mark that it is about to give. A failure is only logged."""
-        status, boot = _status_of(pid), _boot()
+        status, boot = status_of(pid), _boot()
         if status is None or not boot:
             return
         noted = self._alive[pid, mark] = NotedProcess(pid=pid, started=status.started, boot=boot, mark=mark)
@@ -117,7 +111,7 @@ class ProcessList:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(path, flags, 0o600)
         pid = _own_pid()
-        own = _status_of(pid)
+        own = status_of(pid)
         if own is not None:
             os.write(descriptor, _line_of(NotedProcess(pid=pid, started=own.started, boot=_boot())))
         return descriptor
@@ -225,20 +219,31 @@ def _own_pid() -> int:
         return 0
 
 
-def _status_of(pid: int) -> _Status | None:
+@frozen(kw_only=True)
+class ProcessStatus:
+    """The fields of proc_pid_stat(5) for a process that is neither dead nor waiting to be reaped."""
+
+    parent: int
+    group: int
+    flags: int
+    started: int
+
+
+def status_of(pid: int) -> ProcessStatus | None:
     try:
         line = _PROC.joinpath(str(pid), "stat").read_text(errors="replace")
-    except OSError:
+    except OSError:  # ended
         return None
-    # The second field is the name in parentheses, and may contain anything. The third is the state.
+    # The second field is the name in parentheses, which may itself be ") Z 1". The third is the state.
     fields = line.rpartition(")")[2].split()
     if fields[0] in {"Z", "X"}:
         return None
-    return _Status(group=int(fields[2]), started=int(fields[19]))
+    parent, group, flags, started = (int(fields[number]) for number in (1, 2, 6, 19))
+    return ProcessStatus(parent=parent, group=group, flags=flags, started=started)
 
 
 def _is_there(noted: NotedProcess) -> bool:
-    status = _status_of(noted.pid)
+    status = status_of(noted.pid)
     return status is not None and status.started == noted.started and _boot() == noted.boot
 
 
@@ -258,7 +263,7 @@ def _end(noted: Iterable[NotedProcess]) -> int:
 
 
 def _is_of(pid: int, groups: frozenset[int], marks: frozenset[bytes]) -> bool:
-    status = _status_of(pid)
+    status = status_of(pid)
     if status is None or pid == _own_pid():
         return False
     return status.group in groups or not marks.isdisjoint(_environment_of(pid))

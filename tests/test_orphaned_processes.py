@@ -77,7 +77,7 @@ def left_marked():
 
 
 def noted(process, **changes):
-    status = orphaned_processes._status_of(process.pid)  # noqa: SLF001
+    status = orphaned_processes.status_of(process.pid)
     one = NotedProcess(
         pid=process.pid,
         started=status.started,

@@ -18,7 +18,7 @@ import trio
 from attrs import frozen
 
 from agentrail import outside
-from agentrail.orphaned_processes import MARKER
+from agentrail.orphaned_processes import MARKER, status_of
 
 GRACE_SECONDS: Final = 2.0
 """Time between SIGTERM and SIGKILL."""
@@ -82,7 +82,7 @@ class ProcessTree:
         pids = _pids()
         children: dict[int, list[int]] = {}
         for pid in pids:
-            if (status := _status_of(pid)) is not None:
+            if (status := status_of(pid)) is not None:
                 children.setdefault(status.parent, []).append(pid)
         waiting, found = [self.group], 0
         while waiting:
@@ -114,7 +114,7 @@ class ProcessTree:
         )
 
     def _send(self, pids: Iterable[int], number: signal.Signals) -> None:
-        groups = {pid: status.group for pid in pids if (status := _status_of(pid)) is not None}
+        groups = {pid: status.group for pid in pids if (status := status_of(pid)) is not None}
         # Not an empty group: once the shell is reaped, another group may have its number.
         if self.group in groups.values() or not has_proc():
             # Ended meanwhile; or macOS, which forbids it if only zombies are left.
@@ -134,27 +134,6 @@ class ProcessTree:
                         signal.pidfd_send_signal(descriptor, number)
                 finally:
                     os.close(descriptor)
-
-
-@frozen(kw_only=True)
-class _Status:
-    """The fields of proc_pid_stat(5) for a process that is neither dead nor waiting to be reaped."""
-
-    parent: int
-    group: int
-    is_kernel_thread: bool
-
-
-def _status_of(pid: int) -> _Status | None:
-    try:
-        line = PROC.joinpath(str(pid), "stat").read_text(errors="replace")
-    except OSError:  # ended
-        return None
-    # The second field is the name in parentheses, which may itself be ") Z 1". The third is the state.
-    state, parent, group, _session, _terminal, _foreground, flags = line.rpartition(")")[2].split()[:7]
-    if state in {"Z", "X"}:
-        return None
-    return _Status(parent=int(parent), group=int(group), is_kernel_thread=bool(int(flags) & _PF_KTHREAD))
 
 
 def _pids() -> list[int]:
@@ -185,11 +164,11 @@ _Processes: TypeAlias = Mapping[int, tuple[int, str | None]]
 
 
 def _read_processes() -> _Processes:
-    living = ((pid, _status_of(pid)) for pid in _pids())
+    living = ((pid, status_of(pid)) for pid in _pids())
     return {
         pid: (status.group, _token_of(pid))
         for pid, status in living
-        if status is not None and not status.is_kernel_thread
+        if status is not None and not status.flags & _PF_KTHREAD
     }
 
 
@@ -241,7 +220,7 @@ _TABLE: Final[trio.lowlevel.RunVar[_ProcessTable | None]] = trio.lowlevel.RunVar
 
 
 def _is_alive(pid: int) -> bool:
-    return _status_of(pid) is not None if has_proc() else _group_exists(pid)
+    return status_of(pid) is not None if has_proc() else _group_exists(pid)
 
 
 def has_proc() -> bool:
