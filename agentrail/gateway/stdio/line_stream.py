@@ -118,8 +118,12 @@ async def open_line_stream(ends: Sequence[int] = (signal.SIGTERM,)) -> AsyncIter
     """Speak a protocol over this process's standard input and output for the duration of the block.
 
     SIGINT and the given signals end the input, and a second one cancels the block. Meanwhile descriptor 0 is empty and descriptor 1
-    is standard error, so that no library and no child process can read or write the protocol.
+    is standard error, so that no library and no child process can read or write the protocol. After the block the given signals
+    are ignored: clients send one after they have closed the input, and this process is exiting.
     """
+    # Before the receiver, which restores this at its end, and repeats signals that it has not handled.
+    for number in ends:
+        signal.signal(number, signal.SIG_IGN)
     with _taken(0, os.open(os.devnull, os.O_RDONLY)) as source, _taken(1, os.dup(2)) as target:
         stream = LineStream(source, target)
         with trio.open_signal_receiver(signal.SIGINT, *ends) as signals:

@@ -175,6 +175,13 @@ def test_a_signal_ends_it_while_stdin_is_open(number):
         assert process.wait(timeout=20) == 0
 
 
+def test_a_signal_after_its_end_changes_nothing():
+    """A client that closes stdin and then sends SIGTERM may do so while the interpreter exits."""
+    program = f"{ECHO}\nimport signal\nsignal.raise_signal(signal.SIGTERM)\n"
+    done = subprocess.run([sys.executable, "-c", program], stdin=subprocess.DEVNULL, check=False, timeout=60)
+    assert done.returncode == 0
+
+
 def test_a_second_signal_ends_it_at_once():
     """Even if the client does not read."""
     with echoing() as process:
