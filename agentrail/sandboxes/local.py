@@ -78,6 +78,9 @@ MAX_FILE_THREADS: Final = 8
 MAX_WRITE_ATTEMPTS: Final = 3
 """Number of attempts for a write that conflicts with another program's writes."""
 
+_WRITERS: Final = KeyedLocks()
+"""Turns of writers, by Trio run and place of the file: several sandboxes may have the same directory."""
+
 
 class LocalSandbox:
     """A directory of this machine as a `Sandbox`.
@@ -145,7 +148,6 @@ class LocalSandbox:
         self._programs = find_programs(resolved)
         self._files = self._open_files(hard_links, protected)
         self._threads = trio.CapacityLimiter(MAX_FILE_THREADS)
-        self._locks = KeyedLocks()
         rules = self._rules = CommandRules(
             shell_fallback=shell_fallback,
             network=network,
@@ -221,10 +223,11 @@ class LocalSandbox:
 
         Cancellation: Takes effect when the file is entirely the old one or the new one.
         """
-        if self._keeper is not None:
-            kept = await self._write_kept(path, lambda names: self._files.plan_text(names, content))
-            return WriteResult(error=kept) if isinstance(kept, Refusal) else cast("WriteResult", kept)
-        found = await self._writing(path, lambda names: self._files.write_text(names, content))
+        found = await self._writing(
+            path,
+            lambda names: self._files.write_text(names, content),
+            lambda names: self._files.plan_text(names, content),
+        )
         return WriteResult(error=found) if isinstance(found, Refusal) else found
 
     async def edit(self, path: str, old: str, new: str, *, replace_all: bool = False) -> EditResult:
@@ -237,14 +240,12 @@ class LocalSandbox:
         Cancellation: Takes effect when the file is entirely the old one or the new one.
         """
         check = outside.check_cancelled
-        if self._keeper is not None:
-            plan = functools.partial(
-                self._files.plan_edit, old=old, new=new, replace_all=replace_all, check=check
-            )
-            kept = await self._write_kept(path, plan, attempts=1)
-            return EditResult(error=kept) if isinstance(kept, Refusal) else cast("EditResult", kept)
-        work = functools.partial(self._files.edit, old=old, new=new, replace_all=replace_all, check=check)
-        found = await self._writing(path, work)
+        found = await self._writing(
+            path,
+            functools.partial(self._files.edit, old=old, new=new, replace_all=replace_all, check=check),
+            functools.partial(self._files.plan_edit, old=old, new=new, replace_all=replace_all, check=check),
+            attempts=1,
+        )
         return EditResult(error=found) if isinstance(found, Refusal) else found
 
     async def leads_to(self, path: str) -> str | None:
@@ -285,13 +286,11 @@ class LocalSandbox:
         return tuple([await self._download(path) for path in paths])
 
     async def _upload(self, file: FileBytes) -> Transfer:
-        found: WriteResult | EditResult | Refusal
-        if self._keeper is not None:
-            found = await self._write_kept(
-                file.path, lambda names: self._files.plan_bytes(names, file.content)
-            )
-        else:
-            found = await self._writing(file.path, lambda names: self._files.write(names, file.content))
+        found = await self._writing(
+            file.path,
+            lambda names: self._files.write(names, file.content),
+            lambda names: self._files.plan_bytes(names, file.content),
+        )
         if isinstance(found, Refusal):
             return Transfer(path=file.path, error=found)
         return Transfer(path=file.path, size_bytes=len(file.content))
@@ -563,22 +562,32 @@ class LocalSandbox:
             env=env,
         )
 
-    async def _write_kept(
-        self, path: str, plan: Callable[[Names], PlannedWrite], *, attempts: int = MAX_WRITE_ATTEMPTS
-    ) -> WriteResult | EditResult | Refusal:
-        async with self._locks.hold(path):
+    async def _writing(
+        self,
+        path: str,
+        work: Callable[[Names], T],
+        plan: Callable[[Names], PlannedWrite],
+        *,
+        attempts: int = MAX_WRITE_ATTEMPTS,
+    ) -> T | Refusal:
+        """Write a file, by a plan if a keeper must know it first. Writes of one file take turns, also of other sandboxes."""
+        names = self._decide(path)
+        place = None if isinstance(names, Refusal) else self._path.joinpath(*names)
+        async with _WRITERS.hold((trio.lowlevel.current_trio_token(), place)):
+            if (keeper := self._keeper) is None:
+                return await self._in_thread("file", path, work, abandon=False)
             while True:
                 attempts -= 1
                 planned = await self._in_thread("file", path, plan, abandon=False)
                 if isinstance(planned, Refusal):
                     return planned
-                found = await self._carry_out(path, planned)
+                found = await self._carry_out(keeper, path, planned)
                 if not isinstance(found, Refusal) or found.code != "changed" or attempts < 1:
-                    return found
+                    return cast("T | Refusal", found)
 
-    async def _carry_out(self, path: str, planned: PlannedWrite) -> WriteResult | EditResult | Refusal:
-        keeper = self._keeper
-        assert keeper is not None  # noqa: S101 - checked by the caller
+    async def _carry_out(
+        self, keeper: FileKeeper, path: str, planned: PlannedWrite
+    ) -> WriteResult | EditResult | Refusal:
         changes = (planned.change,)
         is_written = False
         try:
@@ -607,10 +616,6 @@ class LocalSandbox:
 
     async def _reading(self, what: str, path: str, work: Callable[[Names], T]) -> T | Refusal:
         return await self._in_thread(what, path, work, abandon=True)
-
-    async def _writing(self, path: str, work: Callable[[Names], T]) -> T | Refusal:
-        async with self._locks.hold(path):
-            return await self._in_thread("file", path, work, abandon=False)
 
     async def _in_thread(
         self, what: str, path: str, work: Callable[[Names], T], *, abandon: bool

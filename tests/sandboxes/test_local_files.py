@@ -170,6 +170,22 @@ async def test_a_link_inside_does_not_lead_around_a_protected_name(root):
     assert await _code(sandbox.read("state")) in {"permission_denied", "invalid_path"}
 
 
+async def test_edits_of_one_file_through_several_sandboxes_all_count(root):
+    """Sessions with the same directory edit different lines at once, and write the path in two ways: each edit that is reported is in the file."""
+    (root / "file").write_text("".join(f"line {number};\n" for number in range(24)))
+    async with trio.open_nursery() as nursery:
+        for first, path in enumerate(("file", "./file", str(root / "file"))):
+
+            @nursery.start_soon
+            async def edit(first=first, path=path):
+                sandbox = LocalSandbox(root)
+                for number in range(first, 24, 3):
+                    done = await sandbox.edit(path, f"line {number};", "edited")
+                    assert done.error is None
+
+    assert (root / "file").read_text() == "edited\n" * 24
+
+
 async def test_what_changed_meanwhile_is_not_overwritten(sandbox, root, monkeypatch):
     """Between reading a file and replacing it somebody may write it; then the edit says so."""
     file = root / "src.py"
