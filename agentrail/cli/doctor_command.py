@@ -420,7 +420,7 @@ async def look_at_model(
                 if setup is None
                 else dict(options_of_files(setup, chosen.model, os.environ)["provider_opts"])
             )
-            opts |= {"base_url": base_url} if base_url else {}
+            opts |= {} if base_url is None else {"base_url": base_url}
             make_provider(chosen.model, opts, http=http, environ=os.environ)
             found = Finding(name="model", verdict="good", text=f"{chosen.model} ({chosen.why})")
             return (found, await look_at_server(chosen.model, opts.get("base_url"), os.environ, http))

@@ -106,7 +106,7 @@ async def choose_for(
 
 def decide_provider_options(choices: Choices) -> Mapping[str, Any]:
     """Return the provider options: those of `--opt`, and `--base-url`, a shorthand for one of them."""
-    given = {"base_url": choices.base_url} if choices.base_url else {}
+    given = {} if choices.base_url is None else {"base_url": choices.base_url}
     return read_options(choices.opt, given)
 
 

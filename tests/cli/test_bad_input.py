@@ -42,6 +42,7 @@ WRONG = (
     ("sessions list --store sqlite:/", "store is 'sqlite:/': expected"),
     ("sessions list x", "Unexpected argument: x. See agentrail sessions list --help."),
     ("run x --base-url localhost:1", "base_url", "http://"),
+    ("run x --model demo: --base-url ''", "base_url", "http://", "got ''"),
     (f"run x --base-url {REFUSED}", "could not be listed", "--model openai-chat:NAME"),
     ("chat --model nope:x", "there is no provider 'nope'"),
 )  # fmt: skip

@@ -92,6 +92,13 @@ async def test_a_server_that_is_not_there_is_said():
         assert "→ look at the network and at --base-url" in ran.out
 
 
+async def test_an_empty_address_is_not_the_vendors_own():
+    """As from a variable that is not set: the vendor is not called."""
+    ran = await run_line("doctor --model anthropic:x --base-url ''", variables={"ANTHROPIC_API_KEY": SECRET})
+    assert (ran.code, "✗ server" in ran.out) == (1, False)
+    assert "provider option 'base_url': expected an address" in ran.out
+
+
 # --- the store
 
 
