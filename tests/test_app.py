@@ -386,6 +386,19 @@ async def test_a_store_that_is_named_with_its_path_needs_no_home(tmp_path):
         ({"keep_days": 30}, r"keep_days is 30, but there is no store: give one, such as store='sqlite:'"),
         ({"keep_bytes": 30}, r"keep_bytes is 30, but there is no store"),
         ({"store": 5}, "store is 5: expected 'memory:'"),
+        *(
+            ({"advertise": address}, "^advertise is .*: expected the address under which other nodes reach")
+            for address in (
+                *(
+                    "10.0.0.7:8700",
+                    "http://0.0.0.0:8700",
+                    "http://[::]:8700",
+                    "http://:8700",
+                    "http://a..b:8700",
+                ),
+                *("http://a:0", "http://a:65536", "http://[::1", "http://me:key@a:8700"),
+            )
+        ),
     ],
 )
 async def test_options_are_looked_at_before_anything_opens(given, message):

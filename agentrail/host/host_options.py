@@ -2,7 +2,6 @@
 
 import difflib
 import os
-import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType, SimpleNamespace
@@ -41,7 +40,7 @@ from agentrail.stores.memory_store_names import (
     faults_of_notes,
     faults_of_shared,
 )
-from agentrail.stores.store_names import faults_of_durability, faults_of_node
+from agentrail.stores.store_names import faults_of_durability, faults_of_node, is_node_address
 from agentrail.stores.store_urls import is_of_several_nodes
 from agentrail.telemetry.open_telemetry import OpenTelemetry, faults_of_telemetry
 from agentrail.wire.sandbox_address import is_loopback_host
@@ -249,7 +248,7 @@ def _faults_of_checks(checks: Any) -> Iterator[str]:
 
 def is_public_url(value: object) -> bool:
     """Return whether this can be the beginning of an address of the host."""
-    if not isinstance(value, str) or re.fullmatch(r"https?://[!-~]+", value) is None or {*value} & {*"?#@"}:
+    if not isinstance(value, str) or not is_node_address(value):
         return False
     return value.startswith("https://") or is_loopback_host(urlsplit(value).hostname or "")
 

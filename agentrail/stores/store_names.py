@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import trio
 
@@ -153,11 +154,14 @@ def faults_of_node(advertise: object, lease: object) -> list[str]:
 
 def is_node_address(value: object) -> bool:
     """Return whether this can be the address of a node: scheme, host and port, and perhaps a path prefix."""
-    return (
-        isinstance(value, str)
-        and re.fullmatch(r"https?://[!-~]+", value) is not None
-        and not {*value} & {*"?#@"}
-    )
+    if not isinstance(value, str) or re.fullmatch(r"https?://[!-~]+", value) is None or {*value} & {*"?#@"}:
+        return False
+    try:
+        parts = urlsplit(value)
+        host = (parts.hostname or "").encode("idna")  # as the resolver does, which accepts no empty label
+        return host not in (b"", b"0.0.0.0", b"::") and parts.port != 0
+    except ValueError:
+        return False
 
 
 MAX_KEEP_DAYS: Final = 36_500

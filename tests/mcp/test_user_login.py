@@ -279,7 +279,15 @@ async def test_a_login_is_void_after_ten_minutes(autojump_clock):
 
 @pytest.mark.parametrize(
     "address",
-    ["agents.example", "http://agents.example", "https://a.example/?x", "https://u@a.example", "ftp://a", 1],
+    [
+        "agents.example",
+        "http://agents.example",
+        "https://a.example/?x",
+        "https://u@a.example",
+        "https://a..b",
+        "ftp://a",
+        1,
+    ],
 )
 def test_an_address_that_no_browser_reaches_safely_is_refused(address):
     """Tokens of other services pass through it."""
