@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NoReturn
+from typing import Annotated, Final, NoReturn, TypeAlias
 
 import msgspec
 
@@ -16,6 +16,8 @@ EXPORT_VERSION: Final = 1
 
 EXPORT_BEGINS: Final = b'{"agentrail_export":'
 """The beginning of a file of exported sessions, of any version."""
+
+_Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]  # the columns of a store have 64 bits
 
 
 class ExportHead(Value, frozen=True, kw_only=True):
@@ -34,11 +36,11 @@ class ExportHead(Value, frozen=True, kw_only=True):
     scope: str = ""
     root: SessionId
     parent: str = ""
-    forked_from: tuple[SessionId, int] | None = None
+    forked_from: tuple[SessionId, _Number] | None = None
     is_working: bool = False
     has_ended: bool = False
-    waits_for: int = 0
-    due_at_ms: int | None = None
+    waits_for: _Number = 0
+    due_at_ms: _Number | None = None
     title: str = ""
     content: bool = True
 

@@ -97,6 +97,8 @@ def test_what_is_no_export_is_refused():
         (b'{"agentrail_export":2,"session":"s","records":1,"root":"s"}\n', "version 2"),
         (b'{"session":"s","records":0,"root":"s"}\n', "no record"),
         (b'{"session":"s","records":1,"root":"s","content":false}\n', "without content"),
+        (b'{"session":"s","records":1,"root":"s","due_at_ms":9223372036854775808}\n', "due_at_ms"),
+        (b'{"session":"s","records":1,"root":"s","forked_from":["p",9223372036854775808]}\n', "forked_from"),
     ):
         with pytest.raises(CodecError, match=said):
             read_export(text)
