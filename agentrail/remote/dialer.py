@@ -172,16 +172,3 @@ def _error_in(body: bytes | None) -> dict[str, Any]:
     except (ValueError, TypeError, KeyError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def leaves_of(group: BaseExceptionGroup[Any]) -> list[BaseException]:
-    """Return the exceptions of a group and its groups, in order."""
-    found: list[BaseException] = []
-    waiting: list[BaseException] = [group]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, BaseExceptionGroup):
-            waiting.extend(reversed(one.exceptions))
-        else:
-            found.append(one)
-    return found

@@ -11,12 +11,12 @@ from msgspec import UNSET
 
 from agentrail import outside, websockets
 from agentrail.errors import AgentrailError, CodecError, RemoteRefused, YourMove
+from agentrail.otp.guarded_calls import leaves
 from agentrail.remote.dialer import (
     HANDSHAKE_SECONDS,
     STEADY_SECONDS,
     Dial,
     decide_after,
-    leaves_of,
     reconnect_seconds,
 )
 from agentrail.remote.error_codes import error_of_reply
@@ -374,11 +374,11 @@ class RemoteLink:
 
 def _first(group: BaseExceptionGroup[Any]) -> BaseException:
     """Return one of a connection's exceptions, preferably its close, which explains the others."""
-    leaves = leaves_of(group)
+    ended = leaves(group)
     closed = [
-        one for one in leaves if isinstance(one, websockets.ConnectionClosed | websockets.HandshakeError)
+        one for one in ended if isinstance(one, websockets.ConnectionClosed | websockets.HandshakeError)
     ]
-    return (closed or leaves)[0]
+    return (closed or ended)[0]
 
 
 # All connections of one client: one for commands and most subscriptions, and more for sessions with several

@@ -11,12 +11,12 @@ import trio
 
 from agentrail import outside, websockets
 from agentrail.errors import AgentrailError, CodecError, Unreachable
+from agentrail.otp.guarded_calls import leaves
 from agentrail.remote.dialer import (
     HANDSHAKE_SECONDS,
     STEADY_SECONDS,
     Dial,
     decide_after,
-    leaves_of,
     reconnect_seconds,
 )
 from agentrail.remote.error_codes import error_of_reply
@@ -88,14 +88,14 @@ class WatchedRows(Generic[R]):
                 nursery.start_soon(self._keep_time, connection)
                 await self._read(connection)
         except* (OSError, trio.TooSlowError, trio.BrokenResourceError, AgentrailError) as group:
-            ended += leaves_of(group)
+            ended += leaves(group)
         except* (
             websockets.ConnectionClosed,
             websockets.HandshakeError,
             websockets.LocalProtocolError,
             CodecError,
         ) as group:
-            ended = [*leaves_of(group), *ended]
+            ended = [*leaves(group), *ended]
         told = [
             one
             for one in ended
