@@ -22,6 +22,7 @@ from agentrail.cli.store_access import (
     shown_id,
     store_command,
 )
+from agentrail.cli.text_output import open_named
 from agentrail.core.protocol.effects import Publish
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.stores.audit_file import path_of_audit
@@ -92,11 +93,8 @@ def rebuild(log: AuditLogName | None = None, *, place: StorePlace = USUAL_PLACE)
 def _read(log: str, place: StorePlace) -> Iterator[bytes]:
     with reading(place) if log == "store" else nullcontext() as opened:
         path = path_of_audit(log, opened)
-    try:
-        with path.open("rb") as file:
-            yield from file
-    except OSError as error:
-        raise OptionError([f"the audit log {path} cannot be read: {error.strerror}"]) from error
+    with open_named(path, "the audit log ") as file:
+        yield from file
 
 
 def _decisions_of(store: Store, stored: StoredSession) -> list[AuditLine]:

@@ -1,6 +1,9 @@
 """Files that a command reads whole, and the output of one whose result is a text."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from agentrail.cli.exit_codes import Exit
 from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all, write_error
@@ -8,11 +11,20 @@ from agentrail.config.key_filter import hide_keys
 from agentrail.errors import OptionError
 
 
-def read_named(file: Path) -> bytes:
+def read_named(file: Path, what: str = "") -> bytes:
+    with open_named(file, what) as opened:
+        return opened.read()
+
+
+@contextmanager
+def open_named(file: Path, what: str = "") -> Iterator[BinaryIO]:
     try:
-        return file.read_bytes()
+        if file.is_char_device() or file.is_block_device():  # such as /dev/zero, which has no end
+            raise OptionError([f"{what}{file} cannot be read: it is a device"])
+        with file.open("rb") as opened:
+            yield opened
     except OSError as error:
-        raise OptionError([f"{file} cannot be read: {error.strerror}"]) from error
+        raise OptionError([f"{what}{file} cannot be read: {error.strerror}"]) from error
 
 
 def read_named_text(file: Path) -> str:

@@ -19,6 +19,7 @@ from agentrail.cli.ctrl_c import stop_signals
 from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all, write_error
+from agentrail.cli.text_output import read_named
 from agentrail.cli.top_view import (
     SortBy,
     Speeds,
@@ -31,7 +32,7 @@ from agentrail.cli.top_view import (
     shown_rows,
 )
 from agentrail.errors import AgentrailError, OptionError
-from agentrail.otp.guarded_calls import call_guarded
+from agentrail.otp.guarded_calls import call_guarded, leaves
 from agentrail.remote.dialer import address_of, dial_for
 from agentrail.remote.row_watch import WatchedRows, watch_rows
 from agentrail.wire.inspection_rows import TreeRow
@@ -124,7 +125,7 @@ def show_top(
 
 
 def _told(error: BaseException) -> Exit:
-    for one in _leaves(error):
+    for one in leaves(error):
         match one:
             case AgentrailError():
                 write_error(describe_error(one))
@@ -139,26 +140,11 @@ def _told(error: BaseException) -> Exit:
     raise error
 
 
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for one in error.exceptions:
-            yield from _leaves(one)
-    else:
-        yield error
-
-
 def read_token(path: Path | None) -> str | None:
     """Read the token from a file or the environment. On a command line, all users of the machine could see it."""
     if path is None:
         return os.environ.get(TOKEN_IN_ENVIRONMENT) or None
-    try:
-        token = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise OptionError(
-            [
-                f"the token cannot be read from {f'{path}'!r}: {getattr(error, 'strerror', None) or 'it is not text'}"
-            ]
-        ) from None
+    token = read_named(path, "the token file ").decode(errors="replace").strip()
     if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise OptionError(
             [f"{f'{path}'!r} holds no token: expected what `agentrail token new` printed, and nothing else"]

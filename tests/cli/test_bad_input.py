@@ -45,6 +45,9 @@ WRONG = (
     ("run x --model demo: --base-url ''", "base_url", "http://", "got ''"),
     (f"run x --base-url {REFUSED}", "could not be listed", "--model openai-chat:NAME"),
     ("chat --model nope:x", "there is no provider 'nope'"),
+    ("eval /dev/null", "/dev/null cannot be read: it is a device."),
+    ("audit verify file:/dev/null", "the audit log /dev/null cannot be read: it is a device."),
+    ("top http://127.0.0.1:9 --token-file /dev/null", "the token file /dev/null cannot be read: it is a device."),
 )  # fmt: skip
 
 
