@@ -22,6 +22,7 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any, Final
 
@@ -206,10 +207,19 @@ def _is_loopback(host: str) -> bool:
         return host in {"", "localhost"}
 
 
+def _enter_folder_of_page(names: dict[str, Any]) -> None:
+    """Run the programs of a page in an empty directory: some name a store in the current one."""
+    before, folder = Path.cwd(), TemporaryDirectory()
+    os.chdir(folder.name)
+    names["__leave"] = lambda: (os.chdir(before), folder.cleanup())
+
+
 _pages = Sybil(
     name="page",
     parsers=[PythonCodeBlockParser(), SkipParser()],
     patterns=["README.md", "docs/*.md", "docs/**/*.md", "docs/*/*/*.md"],
+    setup=_enter_folder_of_page,
+    teardown=lambda names: names["__leave"](),
 )
 _docstrings = Sybil(
     name="docstring", parsers=[DocTestParser(), PythonCodeBlockParser()], patterns=["agentrail/**/*.py"]
