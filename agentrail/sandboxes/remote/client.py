@@ -515,6 +515,7 @@ class RemoteSandbox:
         Cancellation: Shielded, with a time limit.
         """
         headers = {SETTLED_HEADER: str(min(self._open_numbers, default=0))}
+        is_gone = False
         try:
             with trio.CancelScope(shield=True):
                 reply = await self._connection.send(
