@@ -30,7 +30,7 @@ from agentrail.plugins.permissions import Permissions
 from agentrail.runtime import tool_sources
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.orphans import no_orphans
-from agentrail.tools.mcp import McpServer
+from agentrail.tools.mcp import McpServer, source as mcp_source
 from tests.mcp.guarded_server import guarded_server
 
 ROOT = Path(__file__).parents[2]
@@ -276,6 +276,21 @@ async def test_four_changes_at_once_are_one_listing_and_one_event(plain):
             (change,) = [one for one in seen if isinstance(one, ToolsUpdated)]
             assert change.attached == ("mcp__p__new3",)
             assert "mcp__p__slow" in change.detached
+
+
+@pytest.mark.parametrize("fault", ["refuse", "garble", "hang"])
+async def test_a_list_that_cannot_be_read_is_asked_for_again(plain, monkeypatch, fault):
+    """The server and its tools stay meanwhile."""
+    monkeypatch.setattr(mcp_source, "_LAST_PAUSE_SECONDS", 0.01)
+    wavering = server(plain, "wavering", fault, timeout_seconds=1.0)
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(mcp=[wavering]) as supervisor:
+            session = await supervisor.start_session(model=called("flip"))
+            async with session.subscribe(kinds=[ToolsUpdated, ToolSourceChanged]) as events:
+                await results_of(session)
+                while not isinstance(change := await anext(events), ToolsUpdated):
+                    assert not isinstance(change, ToolSourceChanged), change
+            assert change.attached == ("mcp__p__new3",)
 
 
 @pytest.mark.parametrize("kept", ["log_in", ""])

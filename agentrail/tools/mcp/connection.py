@@ -164,6 +164,9 @@ LOST_CODE: Final = -32_000
 _FROM_PROCESS: Final = "from the process"
 """Marks errors of a process: it may use each code of ours."""
 
+REFUSALS: Final = (MCPError, ValidationError)
+"""Raised for a list that a server does not give, or gives in an invalid form."""
+
 _CONNECT_SECONDS: Final = 5.0
 _shared_tls: Final = functools.cache(context_of_system)
 """One context for all servers: a context takes 0.8 MiB."""

@@ -351,7 +351,15 @@ class McpSource:
             if len(self._listed_at) == MAX_LISTINGS:
                 await trio.sleep_until(self._listed_at[0] + LISTINGS_SECONDS)
             connection.changed = trio.Event()
-            await self._list(connection)
+            try:
+                with trio.fail_after(self.server.timeout_seconds):
+                    await self._list(connection)
+            except (*load_library().REFUSALS, trio.TooSlowError) as error:  # the tools stay as last listed
+                LOGGER.info(
+                    "MCP server %s listed no tools: %s", self.name, self._hidden(describe_loss(error))
+                )
+                await trio.sleep(_LAST_PAUSE_SECONDS)
+                connection.changed.set()
 
     async def _list(self, connection: Any) -> None:
         self._listed_at.append(trio.current_time())

@@ -64,6 +64,14 @@ def listed(request):
         more = {"nextCursor": str(page + 1)} if page < 99 else {}
         answer(request, {"tools": [*(first if page == 0 else ()), *many], **more})
         return
+    if MODE == "wavering":
+        STATE["lists"] = STATE.get("lists", 0) + 1
+        if STATE["lists"] == 2:
+            if ARGUMENT == "refuse":
+                send({"id": request["id"], "error": {"code": -32603, "message": "not now"}})
+            elif ARGUMENT == "garble":
+                answer(request, {"tools": [], "nextCursor": 5})
+            return
     if MODE == "renaming":
         tools[0]["description"] = STATE["word"]
     if MODE == "lying":
