@@ -75,17 +75,18 @@ async def submit(call: RouteCall, kind: RequestKind, session_id: str | None) -> 
 
 
 def _request_of(call: RouteCall, body: ChatBody | SteerBody, session_id: str | None) -> ChatRequest:
-    said: dict[str, Any] = {}
+    said: dict[str, Any] = {"agent_id": ""}
     if isinstance(body, ChatBody):
-        said = {"mode": body.mode, "metadata": body.metadata}
+        said = {"agent_id": body.agent_id or "", "mode": body.mode, "metadata": body.metadata}
+    name = named_by_client(body.client_id, call.head.headers.get("idempotency-key"))
+    return own_request(call, body.message, session_id, client_id=name, **said)
+
+
+def own_request(call: RouteCall, message: str, session_id: str | None, **more: Any) -> ChatRequest:
+    """Return a message of the caller to a session, or to a new one."""
+    who, named = call.principal, None if session_id is None else SessionId(session_id)
     return ChatRequest(
-        message=body.message,
-        tenant_id=call.principal.tenant_id,
-        user_id=call.principal.user_id,
-        agent_id=(body.agent_id if isinstance(body, ChatBody) else None) or "",
-        session_id=None if session_id is None else SessionId(session_id),
-        client_id=named_by_client(body.client_id, call.head.headers.get("idempotency-key")),
-        **said,
+        message=message, tenant_id=who.tenant_id, user_id=who.user_id, session_id=named, **more
     )
 
 

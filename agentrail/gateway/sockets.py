@@ -8,7 +8,6 @@ from urllib.parse import parse_qsl
 import trio
 from attrs import frozen
 
-from agentrail import outside
 from agentrail.events import Event
 from agentrail.gateway.authorization import (
     NOT_OF_A_NODE,
@@ -21,24 +20,23 @@ from agentrail.gateway.authorization import (
     require_user,
     target_of,
 )
-from agentrail.gateway.error_responses import CallRefused, answer_to, error_answer, refuse_call
+from agentrail.gateway.error_responses import CallRefused, error_answer, refuse_call
 from agentrail.gateway.event_hub import SLICE, TICK_SECONDS, WRITE_GRACE_SECONDS
 from agentrail.gateway.forwarder import log_node_call
 from agentrail.gateway.frame_ring import FrameMemory
 from agentrail.gateway.idempotency import CommandMemory
 from agentrail.gateway.node_token import ANSWER_HEADER, NODE_HEADER, NodeCall, digest_of_body
-from agentrail.gateway.path_endpoint import CallRoute, Gateway
+from agentrail.gateway.path_endpoint import CallRoute, Gateway, start_of
 from agentrail.gateway.request_parser import AsgiReceive, AsgiSend, check_query, judge_headers
 from agentrail.gateway.serving import connection_cut
 from agentrail.gateway.socket_calls import socket_commands
-from agentrail.gateway.socket_connection import MemoryOfFrames, OpenSocket
+from agentrail.gateway.socket_connection import MemoryOfFrames, OpenSocket, told_of
 from agentrail.gateway.socket_frames import socket_event_frame
 from agentrail.host.hook_payloads import Principal
 from agentrail.host.identity import SessionOwner
 from agentrail.host.quotas import OpenCounts, OpenPlace
 from agentrail.logs import Logger
-from agentrail.otp.exits import keep
-from agentrail.runtime.crashes import log_crash, raise_what_travels
+from agentrail.runtime.crashes import raise_what_travels
 from agentrail.wire.server_frames import PROTOCOL, CloseCode
 
 LOGGER: Final = Logger("agentrail.gateway")
@@ -218,10 +216,7 @@ class Sockets:
         return place
 
     async def _refuse(self, raised: BaseException, scope: Mapping[str, Any], send: AsgiSend) -> None:
-        request_id = f"e-{outside.ids(9)}"
-        answer = answer_to(raised, request_id=request_id)
-        if answer.is_ours:
-            log_crash(f"call {request_id} failed (WebSocket)", raised, keep)
+        answer = told_of(raised)
         if "websocket.http.response" not in scope.get("extensions", {}):
             await send({"type": "websocket.close", "code": CloseCode.UNAUTHORIZED})  # not open yet: a 403
             return
@@ -230,12 +225,9 @@ class Sockets:
             "content-type": "application/json",
             "content-length": f"{len(body)}",
             "cache-control": "no-store",
+            **answer.headers,
         }
-        pairs = [
-            (name.encode(), value.encode("latin-1", "replace"))
-            for name, value in {**headers, **answer.headers}.items()
-        ]
-        await send({"type": "websocket.http.response.start", "status": answer.status, "headers": pairs})
+        await send({**start_of(answer.status, headers), "type": "websocket.http.response.start"})
         await send({"type": "websocket.http.response.body", "body": body})
 
     # --- time

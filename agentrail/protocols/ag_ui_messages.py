@@ -205,6 +205,12 @@ def last_known(messages: Sequence[AgUiMessage], status: Status) -> int:
     return places[-1] if places else 0
 
 
+def number_in(name: str) -> int:
+    """Return the number of the event that is in an id of ours. 0 for other ids."""
+    found = _OURS.fullmatch(name)
+    return 0 if found is None else int(found[1])
+
+
 def foreign_texts(messages: Iterable[AgUiMessage], status: Status) -> frozenset[str]:
     """Return the texts of assistant messages that were imported, or belong to another history."""
     texts = [one for one in messages if one.role == "assistant" and one.text and one.subagent_run_id is None]
@@ -213,7 +219,7 @@ def foreign_texts(messages: Iterable[AgUiMessage], status: Status) -> frozenset[
 
 def open_ag_ui_run(body: AgUiBody, plan: AgUiPlan) -> AgUiRun:
     """Return the run of a request. A repeated run starts over after its own message."""
-    numbers = [int(found[1]) if (found := _OURS.fullmatch(one.id)) else 0 for one in body.messages]
+    numbers = [number_in(one.id) for one in body.messages]
     own = [at for at, number in enumerate(numbers) if plan.repeats is not None and number > plan.repeats]
     past = body.messages[: own[0]] if own else body.messages
     known = {one.id for one in past}

@@ -14,7 +14,7 @@ from agentrail.wire.operations import AnswerBody, ApproveArguments, DeclineBody,
 
 ClientDecision: TypeAlias = ApproveArguments | RejectBody | RespondBody | DeclineBody | AnswerBody
 
-_OURS: Final = re.compile(r"m([0-9]{1,16})")
+_OURS: Final = re.compile(r"m([0-9]{1,16})(\.[0-9]+)?")
 
 
 @frozen(kw_only=True)

@@ -25,7 +25,7 @@ from agentrail.protocols.response_changes import (
     ResponseEnd,
     TakenBack,
 )
-from agentrail.protocols.response_state import Bridge, PendingAnswer, Response
+from agentrail.protocols.response_state import Bridge, PendingAnswer, Response, text_of_handled
 from agentrail.structs import Value, decoder_of
 from agentrail.wire.operations import ApproveArguments, DeclineBody, RejectBody, RespondBody
 
@@ -208,8 +208,7 @@ def call_failure(code: str, message: str, more: Mapping[str, Any] | None = None)
 
 def handled_answer(body: Any, status: int, session_id: str | None = None) -> Frame:
     """Return the answer of a host plugin, or the output of a command. `session_id` is None for a tool without an output schema."""
-    lines = body.get("lines") if isinstance(body, Mapping) else None
-    text = "\n".join(map(str, lines)) if isinstance(lines, list) else canonical_json(body).decode()
+    text = text_of_handled(body)
     told = {} if session_id is None else {"structuredContent": {"session_id": session_id, "text": text}}
     return {"content": [{"type": "text", "text": text}], "isError": status >= HTTPStatus.BAD_REQUEST, **told}
 

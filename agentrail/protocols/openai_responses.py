@@ -167,7 +167,7 @@ def _numbered(own: Responding, first: int, given: Sequence[tuple[str, Mapping[st
 def _show_text(own: Responding, change: PartText) -> ResponseShown:
     is_text = change.kind == "text"
     item_id = change.message_id if is_text else f"{change.message_id}.r"
-    begin = int(change.message_id[1:] or 0) * NUMBER_STEP + (_TEXT if is_text else 0)
+    begin = int(change.message_id[1:].partition(".")[0] or 0) * NUMBER_STEP + (_TEXT if is_text else 0)
     shown: list[tuple[str, Mapping[str, Any]]] = []
     place = own.opened.get(item_id)
     if place is None:

@@ -7,14 +7,15 @@ whether a complete message continues the text that was shown.
 import zlib
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 from attrs import frozen
 from msgspec.structs import replace
 
 from agentrail import events
-from agentrail.messages import AssistantMessage, PromptRef, SteerRef, Thinking, TokenUsage, ToolResult
+from agentrail.frozen import canonical_json
+from agentrail.messages import AssistantMessage, PromptRef, SteerRef, Text, Thinking, TokenUsage, ToolResult
 from agentrail.protocols.response_changes import (
     ApprovalAsked,
     Begun,
@@ -61,6 +62,17 @@ class _Attempt(msgspec.Struct, frozen=True, kw_only=True):
 _FRESH: Final = _Attempt()
 _NO_CALLS: Final[Mapping[str, ShownCall]] = MappingProxyType({})
 _NOTHING_ASKED: Final[Mapping[str, tuple[str, PendingAnswer]]] = MappingProxyType({})
+
+
+def text_of_handled(body: Mapping[str, Any]) -> str:
+    """Return the output of a command, or the answer of a host plugin, as the words of an assistant."""
+    match body:
+        case {"lines": list(lines)}:
+            return "\n".join(map(str, lines))
+        case {"text": str(text)}:
+            return text
+        case _:
+            return canonical_json(body).decode()
 
 
 def _whole_text(message: AssistantMessage) -> str:
@@ -476,6 +488,20 @@ class Bridge(Generic[Own]):
             own, more = self.show(own, change, response)
             frames += more
         return Bridged(response, own), frames
+
+    def say(self, own: Own, text: str, number: int, at_ms: int) -> tuple[Frame, ...]:
+        """Return the frames of a complete response that is no work of the session, whose last event has this number."""
+        name, said = f"m{number}.{at_ms}", AssistantMessage(content=(Text(text=text),), model="")
+        changes: tuple[ResponseChange, ...] = (
+            Begun(name),
+            Step(is_begun=True),
+            PartText("text", text, f"p{number}.{at_ms}", name, 0, is_first=True),
+            PartEnded("text", f"p{number}.{at_ms}"),
+            MessageCompleted(name, said, text, TokenUsage()),
+            Step(is_begun=False),
+            ResponseEnd(kind="finished", stop_reason="end", usage=TokenUsage()),
+        )
+        return self.write(own, (Response(response_id=name, number=number, at_ms=at_ms), changes))[1]
 
     def close(self, state: Bridged[Own]) -> tuple[Frame, ...]:
         """Return the last frames of an ended response."""

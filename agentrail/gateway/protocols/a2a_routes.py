@@ -18,6 +18,7 @@ from agentrail.errors import AgentrailError, HeldBy, IdInvalid, SessionNotFound,
 from agentrail.events import PromptQueued, PromptReceived
 from agentrail.frozen import canonical_json, thawed
 from agentrail.gateway.authorization import UNAUTHORIZED, checked
+from agentrail.gateway.chat_routes import own_request
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, answer_to, error_answer, refuse_call
 from agentrail.gateway.path_endpoint import CallAim, CallRoute, Result, RouteCall, WholeAnswer, answer_json
 from agentrail.gateway.protocols import wire_calls
@@ -27,10 +28,9 @@ from agentrail.gateway.request_parser import check_id, refuse_field, yes_or_no
 from agentrail.gateway.response_bodies import A2aObject
 from agentrail.gateway.route_errors import BY_PLACE, DECIDING, MESSAGE
 from agentrail.gateway.sse_frames import CONTENT_TYPE
-from agentrail.host.hook_payloads import ChatRequest, HandledResponse
+from agentrail.host.hook_payloads import HandledResponse
 from agentrail.host.identity import profile_of_session
 from agentrail.host.listed_session import ListedSession
-from agentrail.messages import SessionId
 from agentrail.protocols import a2a
 from agentrail.protocols.decisions import WireRefusal
 from agentrail.protocols.response_changes import Frame
@@ -175,15 +175,8 @@ async def _take(call: RouteCall, params: Mapping[str, Any]) -> _Kept | Frame:
             later = "wait until it runs" if state == "SUBMITTED" else "start another task in its context"
             refuse_call("operation_unsupported", f"the task is {state} and takes no message: {later}")
         session_id = kept.session.session_id
-    request = ChatRequest(
-        message=read[0],
-        tenant_id=call.principal.tenant_id,
-        user_id=call.principal.user_id,
-        agent_id=call.params["agent_id"],
-        session_id=None if session_id is None else SessionId(session_id),
-        client_id=message["messageId"],
-        metadata=message.get("metadata", {}),
-    )
+    agent_id, name, metadata = call.params["agent_id"], message["messageId"], message.get("metadata", {})
+    request = own_request(call, read[0], session_id, agent_id=agent_id, client_id=name, metadata=metadata)
     if kept is not None:
         sent = await call.host.steer(request, call.principal, via=NAME)
         if isinstance(sent, SteerReceipt):

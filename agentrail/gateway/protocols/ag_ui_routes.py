@@ -20,21 +20,23 @@ from agentrail.events import (
     PromptReceived,
     PromptRejected,
 )
+from agentrail.gateway.chat_routes import own_request
 from agentrail.gateway.path_endpoint import CallAim, CallRoute, Result, RouteCall
-from agentrail.gateway.protocols.response_stream import SseWire
+from agentrail.gateway.protocols.response_stream import ResponseStream, SseWire
 from agentrail.gateway.protocols.wire_calls import (
     answer_first,
     find_session,
     fork_once,
     refuse_wire_call,
+    say_handled,
     stream_request,
     unless_refused,
 )
 from agentrail.gateway.request_parser import check_id
 from agentrail.gateway.route_errors import BRANCHING, DECIDING, MESSAGE
-from agentrail.host.hook_payloads import ChatRequest, HandledResponse
+from agentrail.host.hook_payloads import HandledResponse
 from agentrail.host.identity import profile_of_session
-from agentrail.messages import AssistantMessage, SessionId, Text
+from agentrail.messages import AssistantMessage, Text
 from agentrail.protocols.ag_ui import AG_UI, AgUiRun, custom_frame, with_first_frame
 from agentrail.protocols.ag_ui_messages import (
     AgUiBody,
@@ -43,6 +45,7 @@ from agentrail.protocols.ag_ui_messages import (
     fault_of_ag_ui_messages,
     foreign_texts,
     last_known,
+    number_in,
     open_ag_ui_run,
 )
 from agentrail.protocols.decisions import WireRefusal
@@ -87,22 +90,18 @@ async def _run(call: RouteCall, session: Session | None) -> Result:
         answer = partial(answer_first, status=status, has_words=bool(plan.words), response_id=body.runId)
         answered = await answer(call, wire, session, run, plan.answers)
         if answered is not None:
-            return answered if isinstance(answered, HandledResponse) else answered.answer()
-    return await _say(call, wire, session, run, plan)
+            return answered.answer() if isinstance(answered, ResponseStream) else answered
+    result = await _say(call, wire, session, run, plan)
+    return say_handled(wire, result, run, status) if isinstance(result, HandledResponse) else result
 
 
 async def _say(
     call: RouteCall, wire: SseWire[AgUiRun], session: Session | None, run: AgUiRun, plan: AgUiPlan
 ) -> Result:
     body: AgUiBody = call.body
-    request = ChatRequest(
-        message=plan.words,
-        tenant_id=call.principal.tenant_id,
-        user_id=call.principal.user_id,
-        agent_id=call.params.get("agent_id", ""),
-        session_id=SessionId(body.threadId),
-        client_id=body.runId,
-        metadata={"ag_ui_state": body.state} if body.state else {},
+    agent_id, state = call.params.get("agent_id", ""), {"ag_ui_state": body.state} if body.state else {}
+    request = own_request(
+        call, plan.words, body.threadId, agent_id=agent_id, client_id=body.runId, metadata=state
     )
     submitted = await call.host.submit(
         request,
@@ -150,7 +149,7 @@ async def _branch(call: RouteCall, session: Session) -> tuple[Session, bool]:
     """Fork a session after the cycle of the last message in common, and move the run there. Return whether the fork is new."""
     body: AgUiBody = call.body
     place = last_known(body.messages, await session.status())
-    after = int(body.messages[place - 1].id[1:]) if place else 0
+    after = number_in(body.messages[place - 1].id) if place else 0
     kinds = (AgentEnd, AgentAbort, AgentError)
     end: Event | None = None
     async with session.subscribe(kinds=kinds, deltas=False, after=after) as events:
@@ -170,7 +169,7 @@ async def _prompts(
     """Return the texts of the prompts that the client may not have an answer to, and the run's own one."""
     receipt = await session.receipt_of(body.runId)
     place = last_known(body.messages, status)
-    after = int(body.messages[place - 1].id[1:]) if place else 0
+    after = number_in(body.messages[place - 1].id) if place else 0
     after = after if receipt is None else min(after, receipt.seq - 1)
     kinds = (PromptReceived, PromptQueued, PromptDropped, PromptRejected)
     texts: dict[str, str] = {}

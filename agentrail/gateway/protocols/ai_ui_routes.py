@@ -4,15 +4,17 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final
 
+from agentrail.gateway.chat_routes import own_request
 from agentrail.gateway.error_responses import refuse_call
 from agentrail.gateway.path_endpoint import CallAim, CallRoute, Result, RouteCall, WholeAnswer, answer_json
-from agentrail.gateway.protocols.response_stream import SseWire
+from agentrail.gateway.protocols.response_stream import ResponseStream, SseWire
 from agentrail.gateway.protocols.wire_calls import (
     answer_first,
     find_session,
     known_of,
     own_session,
     refuse_wire_call,
+    say_handled,
     stream_request,
     stream_running,
 )
@@ -20,8 +22,7 @@ from agentrail.gateway.request_bodies import CancelBody, UiChatBody
 from agentrail.gateway.request_parser import check_id
 from agentrail.gateway.response_bodies import ResponseCancelled
 from agentrail.gateway.route_errors import DECIDING, MESSAGE
-from agentrail.host.hook_payloads import ChatRequest, HandledResponse
-from agentrail.messages import SessionId
+from agentrail.host.hook_payloads import HandledResponse
 from agentrail.protocols.ai_ui import AI_UI, NO_QUESTIONS, Questions
 from agentrail.protocols.ai_ui_messages import UiPlan, decide_ui_call, read_ui_call
 from agentrail.protocols.decisions import WireRefusal
@@ -62,19 +63,13 @@ async def _answer_message(call: RouteCall) -> Result:
         )
         answered = await answer(call, WIRE, session, NO_QUESTIONS, plan.answers)
         if answered is not None:
-            return answered if isinstance(answered, HandledResponse) else answered.answer()
+            return answered.answer() if isinstance(answered, ResponseStream) else answered
     return await _say(call, body.id, plan, first)
 
 
 async def _say(call: RouteCall, session_id: str, plan: UiPlan, first: tuple[Frame, ...]) -> Result:
-    request = ChatRequest(
-        message=plan.text,
-        tenant_id=call.principal.tenant_id,
-        user_id=call.principal.user_id,
-        agent_id=call.params["agent_id"],
-        session_id=SessionId(session_id),
-        client_id=plan.message_id,
-    )
+    agent_id, client_id = call.params["agent_id"], plan.message_id
+    request = own_request(call, plan.text, session_id, agent_id=agent_id, client_id=client_id)
     submitted = await call.host.submit(
         request,
         call.principal,
@@ -84,7 +79,7 @@ async def _say(call: RouteCall, session_id: str, plan: UiPlan, first: tuple[Fram
         trace=call.trace,
     )
     if isinstance(submitted, HandledResponse):
-        return submitted
+        return say_handled(WIRE, submitted, NO_QUESTIONS, None)
     return stream_request(WIRE, submitted, NO_QUESTIONS, first=first).answer()
 
 

@@ -46,6 +46,7 @@ from agentrail.errors import AgentrailError
 from agentrail.events import AgentEnd, Approval, AskUser, Question
 from agentrail.frozen import thawed
 from agentrail.gateway import calls
+from agentrail.gateway.chat_routes import own_request
 from agentrail.gateway.error_responses import CallRefused, answer_to, refuse_call
 from agentrail.gateway.node_token import derived_key
 from agentrail.gateway.path_endpoint import LEFT_SECONDS, Gateway, RouteCall
@@ -62,9 +63,8 @@ from agentrail.gateway.stream_watchdog import ForeignStream
 from agentrail.gateway.token_watcher import OpenStream
 from agentrail.host.admission import mint_session
 from agentrail.host.agent_profiles import AgentProfile, ProfileContext, options_of_profile
-from agentrail.host.hook_payloads import ChatRequest, HandledResponse
+from agentrail.host.hook_payloads import HandledResponse
 from agentrail.host.identity import SessionOwner
-from agentrail.messages import SessionId
 from agentrail.protocols import mcp_server as shapes
 from agentrail.protocols.decisions import WireRefusal
 from agentrail.protocols.error_shapes import INVALID_PARAMS, NOT_FOUND, json_rpc_error
@@ -362,14 +362,8 @@ def _read_call(arguments: Mapping[str, Any]) -> tuple[str, str | None]:
 
 
 async def _ask(call: RouteCall, ctx: _Context, tool: _Tool, said: str, session_id: str | None) -> _Answer:
-    request = ChatRequest(
-        message=said,
-        tenant_id=call.principal.tenant_id,
-        user_id=call.principal.user_id,
-        agent_id=tool.profile.id,
-        session_id=None if session_id is None else SessionId(session_id),
-        client_id=named_by_client(None, call.head.headers.get("idempotency-key")),
-    )
+    name = named_by_client(None, call.head.headers.get("idempotency-key"))
+    request = own_request(call, said, session_id, agent_id=tool.profile.id, client_id=name)
     meta: Mapping[str, Any] = ctx.meta or {}
     trace = {name: meta[name] for name in ("traceparent", "tracestate") if name in meta}
     submitted = await call.host.submit(

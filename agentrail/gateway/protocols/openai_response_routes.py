@@ -35,7 +35,6 @@ from agentrail.gateway.response_bodies import OpenAiObject
 from agentrail.gateway.route_errors import BRANCHING, DECIDING, MESSAGE, ON_SESSION
 from agentrail.gateway.sse_frames import CONTENT_TYPE, STREAM_HEADERS
 from agentrail.host.agent_profiles import AgentProfile
-from agentrail.host.hook_payloads import HandledResponse
 from agentrail.host.identity import is_temporary, profile_of_session
 from agentrail.messages import FileRef, Image, PromptRef, Text, UserBlock
 from agentrail.protocols.openai_responses import (
@@ -175,13 +174,13 @@ async def _create(call: RouteCall) -> Result:
 async def _respond(call: RouteCall, profile: AgentProfile, asked: ResponseAsked) -> Result:
     session, is_fork = await _session_of(call, profile, asked)
 
-    def own_of(session: Session, seq: int, _: str | None) -> Responding:
+    def own_of(session_id: str, seq: int, request_id: str | None) -> Responding:
         return Responding(
-            id=response_id(session.session_id, seq),
+            id=response_id(session_id or request_id or "", seq),
             model=profile.id,
             created=now_ms() // 1_000,
-            session_id=session.session_id,
-            is_nameless=not asked.is_kept,
+            session_id=session_id,
+            is_nameless=not (asked.is_kept and session_id),
         )
 
     or_delete = partial(unless_refused, call, session if is_fork else None)
@@ -199,7 +198,7 @@ async def _respond(call: RouteCall, profile: AgentProfile, asked: ResponseAsked)
     )
     if isinstance(stream, ResponseStream) and stream.apply is not None:
         stream = evolve(stream, apply=partial(or_delete, stream.apply))
-    if asked.is_background and not asked.parameters.is_stream and not isinstance(stream, HandledResponse):
+    if asked.is_background and not asked.parameters.is_stream and isinstance(stream, ResponseStream):
         if stream.apply is not None:
             await stream.apply()
         return answer_json(response_object(stream.state.own, "queued"), headers=stream.headers)

@@ -8,8 +8,10 @@ from typing import Any, Final, TypeVar
 import trio
 from attrs import evolve
 
+from agentrail import outside
 from agentrail.core.session.views import Status
 from agentrail.errors import AgentrailError, ProfileUnknown
+from agentrail.gateway.chat_routes import own_request
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, error_answer
 from agentrail.gateway.path_endpoint import (
     LEFT_SECONDS,
@@ -23,11 +25,13 @@ from agentrail.gateway.path_endpoint import (
 )
 from agentrail.gateway.protocols.response_stream import ResponseStream, SseWire
 from agentrail.gateway.protocols.wire_calls import (
+    Said,
     answer_first,
     find_session,
     key_of_answer,
     refuse_end,
     refuse_wire_call,
+    say_handled,
     stream_request,
 )
 from agentrail.gateway.request_bodies import ChatCompletionBody, ResponseBody
@@ -35,7 +39,7 @@ from agentrail.gateway.request_parser import check_id, named_by_client
 from agentrail.gateway.response_bodies import ModelEntry, ModelList
 from agentrail.gateway.route_errors import DECIDING, MESSAGE
 from agentrail.host.agent_profiles import AgentProfile, takes_images
-from agentrail.host.hook_payloads import ChatRequest, HandledResponse
+from agentrail.host.hook_payloads import HandledResponse
 from agentrail.messages import Image, Message
 from agentrail.protocols.error_shapes import openai_error
 from agentrail.protocols.openai_chat import (
@@ -116,13 +120,13 @@ def _model_unknown(message: str) -> CallRefused:
 async def carry_out_plan(  # noqa: PLR0913 - by keyword, where they are not the call's
     call: RouteCall,
     wire: SseWire[Own],
-    own_of: Callable[[Session, int, str | None], Own],
+    own_of: Callable[[str, int, str | None], Own],
     *,
     profile: AgentProfile,
     asked: AskedT,
     decide: Callable[[AskedT, Status | None, Sequence[Message]], OpenAiPlan],
     session: Session | None,
-) -> ResponseStream[Own] | HandledResponse:
+) -> ResponseStream[Own] | Said | HandledResponse:
     """Carry out the plan for a request, and return the response to it."""
     place = "input" if isinstance(call.body, ResponseBody) else "messages"
     name = named_by_client(None, call.head.headers.get("idempotency-key"))
@@ -143,21 +147,15 @@ async def carry_out_plan(  # noqa: PLR0913 - by keyword, where they are not the 
     if plan.differs:
         call.more_headers["x-agentrail-history-differs"] = "true"
     if session is not None and status is not None and plan.decisions:
-        own = own_of(session, status.last_seq + 1, None)
+        own = own_of(session.session_id, status.last_seq + 1, None)
         answered = await answer_first(
             call, wire, session, own, plan.decisions, status=status, has_words=bool(plan.words)
         )
         if answered is not None:
             return answered
-    request = ChatRequest(
-        message=words_in_blocks(said),
-        tenant_id=call.principal.tenant_id,
-        user_id=call.principal.user_id,
-        agent_id=profile.id,
-        session_id=session.session_id if session is not None else asked.new_id,
-        client_id=name,
-        metadata=dict(parameters.metadata),
-    )
+    words, metadata = words_in_blocks(said), dict(parameters.metadata)
+    session_id = session.session_id if session is not None else asked.new_id
+    request = own_request(call, words, session_id, agent_id=profile.id, client_id=name, metadata=metadata)
     submitted = await call.host.submit(
         request,
         call.principal,
@@ -174,10 +172,10 @@ async def carry_out_plan(  # noqa: PLR0913 - by keyword, where they are not the 
         keep=asked.is_kept,
     )
     if isinstance(submitted, HandledResponse):
-        return submitted
-    return stream_request(
-        wire, submitted, own_of(submitted.session, submitted.receipt.seq, submitted.request_id)
-    )
+        at = ("", 0) if session is None or status is None else (session.session_id, status.last_seq)
+        return say_handled(wire, submitted, own_of(*at, outside.ids(9)), status)
+    receipt, name = submitted.receipt, submitted.request_id
+    return stream_request(wire, submitted, own_of(submitted.session_id, receipt.seq, name))
 
 
 @asynccontextmanager
@@ -197,13 +195,15 @@ async def _for_one_response(call: RouteCall, session: Session) -> AsyncIterator[
 
 async def answer_openai(
     call: RouteCall,
-    stream: ResponseStream[Own] | HandledResponse,
+    stream: ResponseStream[Own] | Said | HandledResponse,
     parameters: OpenAiParameters,
     whole: Callable[[tuple[Frame, ...]], Frame],
     *,
     is_nameless: bool,
 ) -> Result:
-    if isinstance(stream, HandledResponse):
+    if isinstance(stream, Said) and not parameters.is_stream:
+        return answer_json(whole(stream.frames), headers=stream.headers)
+    if not isinstance(stream, ResponseStream):
         return stream
     stream = evolve(stream, is_unattended=is_nameless)
 
@@ -256,12 +256,12 @@ async def _complete_chat(call: RouteCall, profile: AgentProfile, asked: ChatAske
         session = await find_session(call, asked.session_id, profile.id)
     parameters = asked.parameters
 
-    def own_of(session: Session, seq: int, request_id: str | None) -> Completion:
+    def own_of(session_id: str, seq: int, request_id: str | None) -> Completion:
         return Completion(
-            id=f"chatcmpl-{request_id or f'{session.session_id}-{seq}'}",
+            id=f"chatcmpl-{request_id or f'{session_id}-{seq}'}",
             model=profile.id,
             created=now_ms() // 1_000,
-            session_id="" if asked.is_kept else session.session_id,
+            session_id="" if asked.is_kept else session_id,
             includes_usage=parameters.includes_usage or not parameters.is_stream,
             shows_reasoning=parameters.wants_reasoning,
             shows_tools=profile.show_tools == "reasoning",

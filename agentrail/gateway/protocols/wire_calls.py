@@ -3,15 +3,17 @@
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import Final, NoReturn, TypeVar
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from agentrail.core.session.client_calls import check_size
 from agentrail.core.session.views import Status
 from agentrail.errors import AgentrailError, AlreadyExists, ProfileMismatch, SessionUnknown
 from agentrail.events import AgentAbort, AgentError, AgentStart, Event
+from agentrail.frozen import thawed
 from agentrail.gateway.calls.decision_calls import answer_client_call
 from agentrail.gateway.calls.session_calls import record_to_fork
 from agentrail.gateway.chat_routes import headers_of
@@ -23,17 +25,19 @@ from agentrail.gateway.error_responses import (
     error_answer,
     refuse_call,
 )
-from agentrail.gateway.path_endpoint import RouteCall
+from agentrail.gateway.path_endpoint import RouteCall, WholeAnswer
 from agentrail.gateway.protocols.response_stream import ResponseStream, SseWire
+from agentrail.gateway.sse_frames import CONTENT_TYPE, STREAM_HEADERS, text_frame
 from agentrail.host.hook_payloads import HandledResponse
 from agentrail.host.identity import profile_of_session
 from agentrail.host.requests import HostRequest
 from agentrail.messages import AssistantMessage, PromptRef
 from agentrail.protocols.decisions import ClientDecision, WireRefusal
 from agentrail.protocols.response_changes import Frame, ResponseEnd
-from agentrail.protocols.response_state import Bridged, Own, ReadText, Response
+from agentrail.protocols.response_state import Bridged, Own, ReadText, Response, text_of_handled
 from agentrail.runtime.arguments import fault_of_response
 from agentrail.runtime.event_history import PageAsked, number_of
+from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_rows import faults_of_edit
 from agentrail.wire.operations import AnswerBody, ApproveArguments, DeclineBody, RejectBody, RespondBody
@@ -168,6 +172,28 @@ async def _apply(
 # --- responses
 
 
+@frozen(kw_only=True)
+class Said(WholeAnswer):
+    """A response over SSE that is complete, in place of work of the session."""
+
+    frames: tuple[Frame, ...]
+
+
+def say_handled(
+    wire: SseWire[Own], handled: HandledResponse, own: Own, status: Status | None
+) -> Said | HandledResponse:
+    """Let the assistant say a host plugin's answer, or a command's output. An error stays one."""
+    if handled.status >= HTTPStatus.BAD_REQUEST:
+        return handled
+    number = 0 if status is None else status.last_seq
+    frames = wire.bridge.say(own, text_of_handled(thawed(handled.body)), number, now_ms())
+    last = text_frame(wire.last.encode()) if wire.last else b""
+    own_headers = {name.lower(): value for name, value in handled.headers.items()}
+    body = b"".join(map(wire.encode, frames)) + last
+    headers = {**dict(STREAM_HEADERS), **wire.headers, **own_headers}
+    return Said(body=body, content_type=CONTENT_TYPE, headers=headers, frames=frames)
+
+
 def stream_request(
     wire: SseWire[Own], request: HostRequest, own: Own, *, first: tuple[Frame, ...] = ()
 ) -> ResponseStream[Own]:
@@ -230,11 +256,12 @@ async def answer_first(  # noqa: PLR0913 - same
     has_words: bool,
     response_id: str = "",
     first: tuple[Frame, ...] = (),
-) -> ResponseStream[Own] | HandledResponse | None:
+) -> ResponseStream[Own] | Said | HandledResponse | None:
     """Check and apply decisions, and stream the response that waited for them. Return None if words follow."""
     check_decisions(session, decisions)
     if has_words:
-        return await apply_decisions(call, session, decisions)
+        handled = await apply_decisions(call, session, decisions)
+        return None if handled is None else say_handled(wire, handled, own, status)
     return await stream_decided(
         call, wire, session, own, decisions=decisions, status=status, response_id=response_id, first=first
     )

@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 from agentrail.abc import Refusal
 from agentrail.errors import AgentrailError, Authentication, ErrorInfo, OptionError, SandboxError, YourMove
 from agentrail.events import Approval
-from agentrail.frozen import canonical_json, thawed
+from agentrail.frozen import thawed
 from agentrail.gateway.error_responses import ERROR_ANSWERS, answer_to
 from agentrail.gateway.stdio.acp_connection import AcpConnection, AcpMethod
 from agentrail.gateway.stdio.acp_session import (
@@ -33,6 +33,7 @@ from agentrail.otp.exits import keep
 from agentrail.protocols import acp
 from agentrail.protocols.error_shapes import INVALID_PARAMS, METHOD_NOT_FOUND, json_rpc_error
 from agentrail.protocols.response_changes import Frame
+from agentrail.protocols.response_state import text_of_handled
 from agentrail.runtime.crashes import log_crash
 from agentrail.runtime.rule_queries import read_always_rules
 from agentrail.runtime.session_handle import Session
@@ -365,9 +366,8 @@ class AcpAgent:
             request, EDITOR, kind="prompt", when_busy=busy, via="acp", content=blocks if has_images else None
         )
         if isinstance(handled, HandledResponse):
-            body = thawed(handled.body)
-            lines = body.get("lines", [canonical_json(body).decode()])
-            await self._connection.send(acp.said_in_words(session_id, "\n".join(lines)))
+            said = text_of_handled(thawed(handled.body))
+            await self._connection.send(acp.said_in_words(session_id, said))
             return acp.prompt_result("completed", None, None)
         prompt.request = handled
         if prompt.cancelled.is_set():

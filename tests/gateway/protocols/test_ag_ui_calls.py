@@ -218,6 +218,22 @@ async def test_one_guard_refuses_here_too():
 # --- the past
 
 
+async def test_a_command_leaves_the_conversation_as_it_was():
+    """Its answers are messages of their own for the client, and the model is sent the next words alone."""
+
+    async def judge(ctx):
+        return HandledResponse({"text": "Here."}) if ctx.request.message == "/c" else None
+
+    own = plugin("own", intercept_chat_request=judge)
+    async with serving(answering("One.", "Two."), own) as web:
+        page = Page(web)
+        for words in ("Hi", "/c", "/c", "Hi"):
+            await page.run(words)
+        answers = [one["content"] for one in page.client.messages if one["role"] == "assistant"]
+        assert answers == ["One.", "Here.", "Here.", "Two."]
+        assert await texts_of(web) == ["Hi", "One.", "Hi", "Two."]
+
+
 async def texts_of(web, thread="t1", scope="local"):
     """The texts of a session's history."""
     messages = await web.host.supervisor.session(thread, scope=scope).messages()

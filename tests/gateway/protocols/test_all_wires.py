@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from agentrail.errors import Overloaded, RequestRefused
-from agentrail.host import Principal
+from agentrail.host import HandledResponse, Principal
 from agentrail.runtime.event_history import PageAsked
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, calls, fails, says
@@ -70,6 +70,23 @@ async def test_one_prompt_over_all_wires_is_one_history():
     said, entries, _ = records.pop(None)
     for wire, record in records.items():
         assert record == (said, entries, [wire.via]), wire.name
+
+
+@on_bounded_time
+@pytest.mark.parametrize("body", [{"command": "c", "lines": ["One", "two"]}, {"text": "One\ntwo"}])
+@each_wire
+async def test_an_answer_in_place_of_the_model_is_said_by_the_assistant(wire, body):
+    """A command's output, or a plugin's own answer. A client of A2A reads data, which its response has."""
+    if wire.name == "a2a":
+        pytest.skip("its response is a message with data")
+
+    async def judge(ctx):
+        return HandledResponse(body) if ctx.request.message == "/c" else None
+
+    async with serving(answering("Hello."), plugin("own", intercept_chat_request=judge)) as web:
+        told = await wire.ask(web, "s1", "/c")
+        assert (told.text, told.ends, told.is_last, told.code) == ("One\ntwo", 1, True, None)
+        assert (await wire.ask(web, "s1")).text == "Hello."
 
 
 # --- one gate

@@ -13,6 +13,7 @@ from attrs import evolve
 
 from agentrail.errors import Authentication, RequestRefused
 from agentrail.gateway.tokens import TokenEntry, Tokens
+from agentrail.host import HandledResponse
 from agentrail.host.quotas import Limits
 from agentrail.plugins import HumanApproval
 from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, calls, says
@@ -581,4 +582,23 @@ async def test_one_guard_refuses_here_too():
         for messages in ((user("Hi"),), (user("Hi"), called("x"), result("x"))):
             error = error_of(await web.post(PATH, said(*messages)), 402, "unpaid")
             assert error["type"] == "invalid_request_error"
+        assert sessions_of(web) == []
+
+
+async def test_a_command_is_answered_by_the_assistant_without_a_stream_too():
+    """Each has an id of its own, and none of them is in a session."""
+
+    async def judge(ctx):
+        return HandledResponse({"lines": ["One", "two"]}, headers={"x-own": "1"})
+
+    async with serving(answering("a"), plugin("own", intercept_chat_request=judge)) as web:
+        ids = set()
+        for _ in range(2):
+            response = await web.post(PATH, said(user("/c")))
+            told = response.json()
+            ids.add(told["id"])
+            (choice,) = told["choices"]
+            assert (choice["message"]["content"], choice["finish_reason"]) == ("One\ntwo", "stop")
+            assert response.headers["x-own"] == "1"
+        assert len(ids) == 2
         assert sessions_of(web) == []

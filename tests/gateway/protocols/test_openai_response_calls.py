@@ -10,6 +10,7 @@ import trio
 
 from agentrail.errors import RequestRefused
 from agentrail.gateway.tokens import TokenEntry, Tokens
+from agentrail.host import HandledResponse
 from agentrail.plugins import HumanApproval
 from agentrail.runtime import event_history
 from agentrail.stores.memory import MemoryStore
@@ -74,6 +75,28 @@ async def test_a_response_is_the_same_however_it_is_read():
         assert (await client.responses.retrieve(two.id)).output_text == "Two."
         (item,) = (await client.responses.input_items.list(two.id)).data
         assert item.content[0].text == "And?"
+
+
+async def test_a_conversation_goes_on_after_a_command():
+    """The official client reads its output as a response, and can name that one as the previous one."""
+
+    async def judge(ctx):
+        return HandledResponse({"text": "Here."}) if ctx.request.message == "/c" else None
+
+    own = plugin("own", intercept_chat_request=judge)
+    async with serving(answering("One.", "Two."), own, store=MemoryStore()) as web, official(web) as client:
+        first = await respond(web, "/c")
+        assert (text_of(first), first["conversation"]) == ("Here.", None)
+        follows = {"model": "desk", "input": "Hi", "previous_response_id": first["id"]}
+        error_of(await web.post(PATH, follows), 422, "field_invalid")
+        one = await client.responses.create(model="desk", input="Hi")
+        async with client.responses.stream(model="desk", input="/c", previous_response_id=one.id) as stream:
+            done: Any = await stream.get_final_response()
+        assert (done.output_text, done.status, done.conversation) == ("Here.", "completed", one.conversation)
+        two = await client.responses.create(model="desk", input="And?", previous_response_id=done.id)
+        assert (two.output_text, two.conversation) == ("Two.", one.conversation)
+        later = await respond(web, "/c", background=True)
+        assert (text_of(later), later["status"]) == ("Here.", "completed")
 
 
 @pytest.mark.protocol(51)
