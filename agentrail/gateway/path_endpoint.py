@@ -164,7 +164,7 @@ class Gateway:
         open_node_socket: Opens a socket to another node; None as `forward`.
         node_calls: Judges calls of other nodes; None as `forward`.
         a2a_tasks: Tasks of sessions that have not changed, for `ListTasks`.
-        answers: Digests of requests that answered what a session asked, by their user, session and name.
+        answers: Digests of requests that answered what a session asked, by tenant, then by user, session and name.
     """
 
     callers: CallerCheck
@@ -184,7 +184,7 @@ class Gateway:
     open_node_socket: "OpenNodeSocket | None" = None
     node_calls: NodeCalls | None = None
     a2a_tasks: dict[tuple[Any, ...], tuple[Any, ...]] = field(factory=dict)
-    answers: dict[tuple[str, ...], bytes] = field(factory=dict)
+    answers: dict[str, dict[tuple[str, ...], bytes]] = field(factory=dict)
     was_open: bool = False
     version: str = ENGINE
     instance: str = field(factory=lambda: outside.ids(9))

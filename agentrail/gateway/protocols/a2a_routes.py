@@ -161,15 +161,14 @@ async def _take(call: RouteCall, params: Mapping[str, Any]) -> _Kept | Frame:
         state = kept.task.state
         if session_id not in (None, kept.session.session_id):
             refuse_field("contextId", "is not that of the task")
-        key = wire_calls.key_of_answer(call, kept.session, message["messageId"])
         digest = hashlib.sha256(canonical_json(read)).digest()
-        known = call.gateway.answers.get(key)
+        known = wire_calls.known_answer(call, kept.session, message["messageId"])
         if known == digest:  # sent again, while it is applied or later: the next question is another one
             return kept
         if known is not None:
             refuse_call("client_id_reused", "this messageId has answered the task with other parts")
         if state == "INPUT_REQUIRED" or (read[1] and state == "WORKING"):
-            with wire_calls.noted_answer(call, key, digest):
+            with wire_calls.noted_answer(call, kept.session, message["messageId"], digest):
                 return await _decide(call, kept, *read)
         if state != "WORKING":
             later = "wait until it runs" if state == "SUBMITTED" else "start another task in its context"

@@ -28,7 +28,7 @@ from agentrail.gateway.protocols.wire_calls import (
     Said,
     answer_first,
     find_session,
-    key_of_answer,
+    known_answer,
     refuse_end,
     refuse_wire_call,
     say_handled,
@@ -130,7 +130,7 @@ async def carry_out_plan(  # noqa: PLR0913 - by keyword, where they are not the 
     """Carry out the plan for a request, and return the response to it."""
     place = "input" if isinstance(call.body, ResponseBody) else "messages"
     name = named_by_client(None, call.head.headers.get("idempotency-key"))
-    if session is not None and name and key_of_answer(call, session, name) in call.gateway.answers:
+    if session is not None and name and known_answer(call, session, name) is not None:
         refuse_request(place, "must be new: what was open has been answered", "already_resolved")
     past = () if session is None else await session.messages()
     status = None if session is None else await session.status()

@@ -42,7 +42,8 @@ from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_rows import faults_of_edit
 from agentrail.wire.operations import AnswerBody, ApproveArguments, DeclineBody, RejectBody, RespondBody
 
-_MAX_ANSWERS: Final = 1_000
+_MAX_ANSWERS: Final = 1_000  # of each tenant
+_MAX_TENANTS: Final = 10_000
 _T = TypeVar("_T")
 
 # --- sessions
@@ -125,22 +126,27 @@ async def apply_decisions(
     name = call.head.headers.get("idempotency-key")
     if name is None:
         return await _apply(call, session, decisions)
-    with noted_answer(call, key_of_answer(call, session, name)):
+    with noted_answer(call, session, name):
         return await _apply(call, session, decisions)
 
 
-def key_of_answer(call: RouteCall, session: Session, name: str) -> tuple[str, ...]:
-    """Return the key under which a request of a client that answers a session is noted."""
-    return call.principal.tenant_id, call.principal.user_id, session.session_id, name
+def known_answer(call: RouteCall, session: Session, name: str) -> bytes | None:
+    """Return the digest of a noted request of this name. None if there is none."""
+    known = call.gateway.answers.get(call.principal.tenant_id, {})
+    return known.get((call.principal.user_id, session.session_id, name))
 
 
 @contextmanager
-def noted_answer(call: RouteCall, key: tuple[str, ...], digest: bytes = b"") -> Iterator[None]:
+def noted_answer(call: RouteCall, session: Session, name: str, digest: bytes = b"") -> Iterator[None]:
     """Note a request that answers, unless it is refused. Sent again, it must not answer the next question."""
-    known = call.gateway.answers
+    of_all, who = call.gateway.answers, call.principal
+    known = of_all[who.tenant_id] = of_all.pop(who.tenant_id, {})
+    key = who.user_id, session.session_id, name
     known[key] = digest
     if len(known) > _MAX_ANSWERS:
         del known[next(iter(known))]
+    if len(of_all) > _MAX_TENANTS:
+        del of_all[next(iter(of_all))]
     try:
         yield
     except Exception:

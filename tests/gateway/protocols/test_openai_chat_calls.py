@@ -12,6 +12,7 @@ import trio
 from attrs import evolve
 
 from agentrail.errors import Authentication, RequestRefused
+from agentrail.gateway.protocols import wire_calls
 from agentrail.gateway.tokens import TokenEntry, Tokens
 from agentrail.host import HandledResponse
 from agentrail.host.quotas import Limits
@@ -543,6 +544,26 @@ async def test_results_are_applied_all_or_none():
         refused = await web.post(PATH, said(user("Hi"), asked["message"], one, long))
         error_of(refused, 422, "invalid_response")
         assert (await ask(web, user("Hi"), asked["message"], one, two))["message"]["content"] == "Both."
+
+
+async def test_answers_of_another_tenant_push_out_none(monkeypatch):
+    """A request that has answered is refused when it is sent again, however many come from others meanwhile."""
+    monkeypatch.setattr(wire_calls, "_MAX_ANSWERS", 1)
+    entries = [
+        TokenEntry(digest=hashlib.sha256(name.encode()).digest(), tenant_id=name, user_id="u")
+        for name in ("ann", "bob")
+    ]
+    asks = calls(("ask_user", {"question": "Which one?"}))
+    model = FunctionModel(lambda request: says("Done.") if len(request.messages) > 1 else asks)
+    async with serving(model, auth=Tokens(entries), session_tools=builtin("ask_user")) as web:
+        headers = {"x-session-id": "s1", "idempotency-key": "k1"}
+        for name in ("ann", "bob"):
+            web.client.headers["authorization"] = f"Bearer {name}"
+            asked = (await ask(web, session="s1"))["message"]
+            body = said(user("Hi"), asked, user("blue"))
+            assert (await web.post(PATH, body, headers=headers)).status_code == 200
+        web.client.headers["authorization"] = "Bearer ann"
+        error_of(await web.post(PATH, body, headers=headers), 409, "already_resolved")
 
 
 async def test_sessions_of_others_are_unknown():
