@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote
@@ -122,16 +122,12 @@ def stream_frame() -> dict[str, Any]:
     }
 
 
-def add_frames(
-    schemas: dict[str, Any],
-    commands: Mapping[str, SocketCommand],
-    parameter_of: Callable[[SocketCommand, str], dict[str, Any]],
-) -> None:
+def add_frames(schemas: dict[str, Any], commands: Mapping[str, SocketCommand]) -> None:
     schemas["StreamFrame"] = stream_frame()
     for name, kind in OF_CLIENT.items():
         _put_type(schemas[kind.__name__], name)
     for name, command in commands.items():
-        schemas[_name_of(name)] = _command(name, command, schemas, parameter_of)
+        schemas[_name_of(name)] = _command(name, command, schemas)
     asked = {name: kind.__name__ for name, kind in OF_CLIENT.items()} | {
         name: _name_of(name) for name in commands
     }
@@ -156,7 +152,7 @@ def add_frames(
         session_id={"type": "string"},
         events={"type": "array", "items": ref("Event")},
     )
-    names = {_struct_tag(kind): kind.__name__ for kind in OF_SERVER} | {
+    names = {str(kind.__struct_config__.tag): kind.__name__ for kind in OF_SERVER} | {
         "event": "EventFrame",
         "events": "EventsFrame",
     }
@@ -169,17 +165,12 @@ def _frame_of(words: str, **fields: Any) -> dict[str, Any]:
     return {"type": "object", "description": words, "required": [*fields], "properties": fields}
 
 
-def _command(
-    name: str,
-    command: SocketCommand,
-    schemas: Mapping[str, Any],
-    parameter_of: Callable[[SocketCommand, str], dict[str, Any]],
-) -> dict[str, Any]:
+def _command(name: str, command: SocketCommand, schemas: Mapping[str, Any]) -> dict[str, Any]:
     route = command.route
     of_body: Mapping[str, Any] = {} if route.body is None else schemas[route.body.__name__]
     properties: dict[str, Any] = {"type": {"enum": [name]}, "id": _FRAME_ID, "client_id": _CLIENT_ID}
     properties |= of_body.get("properties", {})
-    properties |= {one: parameter_of(command, one) for one in (*command.params, *route.query)}
+    properties |= {one: parameter_of(route, one) for one in (*command.params, *route.query)}
     required = {"type", "id", *command.params, *of_body.get("required", ())}
     if name == "abort_tool":
         required.add("call_id")
@@ -214,22 +205,6 @@ def _one_of(words: str, names: Mapping[str, str]) -> dict[str, Any]:
 
 def _name_of(command: str) -> str:
     return re.sub(r"(?:^|_)(\w)", lambda found: found[1].upper(), command) + "Command"
-
-
-def _struct_tag(kind: type[msgspec.Struct]) -> str:
-    return str(kind.__struct_config__.tag)
-
-
-def replies_of_commands(
-    commands: Mapping[str, SocketCommand], schema_of: Callable[[SocketCommand], Iterable[dict[str, Any]]]
-) -> dict[str, Any]:
-    told: dict[str, Any] = {}
-    for name, command in commands.items():
-        schemas = list(schema_of(command))
-        told[name] = (
-            {"type": "null"} if not schemas else schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
-        )
-    return told
 
 
 VERSION: Final = "1"
@@ -402,7 +377,7 @@ def described_schemas(commands: Mapping[str, SocketCommand], known: Iterable[Cal
         _describe(kind, schemas.get(kind.__name__))
     for kind in bodies:
         _bind_fields(schemas[kind.__name__])
-    add_frames(schemas, commands, _parameter_of_command)
+    add_frames(schemas, commands)
     for name, schema in schemas.items():
         if name.startswith("AgUi"):
             schema.setdefault("additionalProperties", True)  # a later version of the protocol may have more
@@ -536,13 +511,13 @@ def _content_of(route: CallRoute, reply: RouteReply | None, more: Sequence[str])
 
 
 def _socket_operation(commands: Mapping[str, SocketCommand]) -> dict[str, Any]:
-    def replies(command: SocketCommand) -> list[dict[str, Any]]:
+    def reply(command: SocketCommand) -> dict[str, Any]:
         given = command.route.replies
         if given is None:
-            return [{}]
-        told = [ref(kind.__name__) for one in given.values() for kind in _kinds(one)]
-        told += [ref("PluginAnswer")] if command.route.asks_plugins else []
-        return [one for place, one in enumerate(told) if one not in told[:place]]
+            return {}
+        more = ("PluginAnswer",) if command.route.asks_plugins else ()
+        kinds = tuple(dict.fromkeys([kind for one in given.values() for kind in _kinds(one)]))
+        return _schema_of(kinds, *more) if kinds or more else {"type": "null"}
 
     return {
         "operationId": "get_ws",
@@ -555,7 +530,7 @@ def _socket_operation(commands: Mapping[str, SocketCommand]) -> dict[str, Any]:
         },
         "security": [{"token": ["use"]}, {}],  # the token may also come in `hello`
         "x-frames": {"client": ref("ClientFrame"), "server": ref("ServerFrame")},
-        "x-replies": replies_of_commands(commands, replies),
+        "x-replies": {name: reply(command) for name, command in commands.items()},
     }
 
 
@@ -593,10 +568,6 @@ def parameter_of(route: CallRoute, name: str) -> dict[str, Any]:
         seconds = {"type": "integer", "minimum": 0, "maximum": MAX_WAIT_SECONDS, "default": 0}
         return seconds if route.path.endswith("{request_id}") else dict(_FLAG)
     return dict(_PARAMETERS[name])
-
-
-def _parameter_of_command(command: SocketCommand, name: str) -> dict[str, Any]:
-    return parameter_of(command.route, name)
 
 
 # --- descriptions

@@ -331,10 +331,8 @@ MCP_STATES: Final = decoder_of(McpState)
 
 def waiting_words(session_id: str, questions: Sequence[McpQuestion], *, is_tool: bool) -> str:
     """Return the message for a client that cannot ask its user. The call of a tool itself is over then."""
-    head, last = (
-        f"Session {session_id} waits for a user.",
-        "Decide it in the console, or over HTTP, and call again.",
-    )
+    head = f"Session {session_id} waits for a user."
+    last = "Decide it in the console, or over HTTP, and call again."
     if is_tool:
         head, last = "The call was stopped, because it needs a user.", "Use a client with elicitation."
     return "\n".join([head, *[f"{one.id}: {one.message}" for one in questions], last])

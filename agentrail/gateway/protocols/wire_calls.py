@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Final, NoReturn, TypeVar
@@ -123,11 +123,25 @@ async def apply_decisions(
     call: RouteCall, session: Session, decisions: Iterable[ClientDecision]
 ) -> HandledResponse | None:
     """Apply a client's decisions in order. Returns the response of a host plugin that answered in place of the session."""
-    name = call.head.headers.get("idempotency-key")
-    if name is None:
-        return await _apply(call, session, decisions)
-    with noted_answer(call, session, name):
-        return await _apply(call, session, decisions)
+    user, name = call.principal.user_id, call.head.headers.get("idempotency-key")
+    with nullcontext() if name is None else noted_answer(call, session, name):
+        for one in decisions:
+            match one:
+                case ApproveArguments(approval_id=approval, kind=kind, arguments=edited, auto_resume=goes_on):
+                    await session.approve(
+                        approval, kind=kind, arguments=edited, auto_resume=goes_on, user=user
+                    )
+                case RejectBody(approval_id=approval, reason=reason, auto_resume=goes_on):
+                    await session.reject(approval, reason, auto_resume=goes_on, user=user)
+                case DeclineBody(ref=ref, reason=reason):
+                    await session.decline(ref, reason, user=user)
+                case AnswerBody():
+                    await answer_client_call(session, one)
+                case RespondBody(ref=ref, response=response):
+                    handled = await call.host.respond(session.session_id, ref, response, call.principal)
+                    if handled is not None:
+                        return handled
+    return None
 
 
 def known_answer(call: RouteCall, session: Session, name: str) -> bytes | None:
@@ -152,27 +166,6 @@ def noted_answer(call: RouteCall, session: Session, name: str, digest: bytes = b
     except Exception:
         known.pop(key, None)
         raise
-
-
-async def _apply(
-    call: RouteCall, session: Session, decisions: Iterable[ClientDecision]
-) -> HandledResponse | None:
-    user = call.principal.user_id
-    for one in decisions:
-        match one:
-            case ApproveArguments(approval_id=name, kind=kind, arguments=arguments, auto_resume=goes_on):
-                await session.approve(name, kind=kind, arguments=arguments, auto_resume=goes_on, user=user)
-            case RejectBody(approval_id=name, reason=reason, auto_resume=goes_on):
-                await session.reject(name, reason, auto_resume=goes_on, user=user)
-            case DeclineBody(ref=ref, reason=reason):
-                await session.decline(ref, reason, user=user)
-            case AnswerBody():
-                await answer_client_call(session, one)
-            case RespondBody(ref=ref, response=response):
-                handled = await call.host.respond(session.session_id, ref, response, call.principal)
-                if handled is not None:
-                    return handled
-    return None
 
 
 # --- responses

@@ -335,10 +335,8 @@ class AcpAgent:
         if prompt.before is not None:
             await prompt.before.admitted.wait()
             prompt.before = None
-        session_id, words = (
-            found.view.session_id,
-            "\n".join(one.text for one in blocks if isinstance(one, Text)),
-        )
+        session_id = found.view.session_id
+        words = "\n".join(one.text for one in blocks if isinstance(one, Text))
         if found.words:
             question = found.words[0]
             if found.request_id is not None:
