@@ -314,10 +314,9 @@ def passes(
     status: int = 200,
 ) -> RouteHandler:
     async def handle(call: RouteCall) -> WholeAnswer:
-        names = operation.takes.__struct_fields__
         given = {
             one: getattr(call.body, one, None) if one not in call.params else call.params[one]
-            for one in names
+            for one in operation.takes.__struct_fields__
         }
         result = await calls.call_session(
             operation, call.host, call.principal, _session(call), given, asks=asks, via=call.via

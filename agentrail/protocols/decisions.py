@@ -36,6 +36,12 @@ def misfit(place: str, what: str) -> WireRefusal:
     return WireRefusal(code="field_invalid", place=place, message=what)
 
 
+def pending_names(status: Status) -> set[str]:
+    """Return the ids of all interactions of a session that wait for a user or a client."""
+    asked = (*status.all_questions, *status.all_client_calls)
+    return {*(one.id for one in status.all_approvals), *(one.ref for one in asked)}
+
+
 def order_decisions(
     decisions: Iterable[ClientDecision], status: Status, *, stand_alone: bool
 ) -> tuple[ClientDecision, ...]:
@@ -47,9 +53,7 @@ def order_decisions(
         stand_alone: Whether the request says nothing else. Then stale decisions come first: the session refuses them,
             and a refusal must prevent all others. With other content they are past, and left out.
     """
-    waiting: set[str] = {one.id for one in status.all_approvals}
-    waiting.update(one.ref for one in status.all_questions)
-    waiting.update(one.ref for one in status.all_client_calls)
+    waiting = pending_names(status)
     stale: list[ClientDecision] = []
     pending: list[ClientDecision] = []
     for one in decisions:

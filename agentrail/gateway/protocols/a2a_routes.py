@@ -168,7 +168,7 @@ async def _take(call: RouteCall, params: Mapping[str, Any]) -> _Kept | Frame:
         if known is not None:
             refuse_call("client_id_reused", "this messageId has answered the task with other parts")
         if state == "INPUT_REQUIRED" or (read[1] and state == "WORKING"):
-            with wire_calls.noted_answer(call, kept.session, message["messageId"], digest):
+            async with wire_calls.noted_answer(call, kept.session, message["messageId"], digest):
                 return await _decide(call, kept, *read)
         if state != "WORKING":
             later = "wait until it runs" if state == "SUBMITTED" else "start another task in its context"

@@ -1,12 +1,13 @@
 """Calls on sessions that all wires share: finding one, applying a client's decisions, and the response to stream."""
 
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, nullcontext, suppress
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Final, NoReturn, TypeVar
 
+import trio
 from attrs import evolve, frozen
 
 from agentrail.core.session.client_calls import check_size
@@ -25,14 +26,14 @@ from agentrail.gateway.error_responses import (
     error_answer,
     refuse_call,
 )
-from agentrail.gateway.path_endpoint import RouteCall, WholeAnswer
+from agentrail.gateway.path_endpoint import LEFT_SECONDS, RouteCall, WholeAnswer
 from agentrail.gateway.protocols.response_stream import ResponseStream, SseWire
 from agentrail.gateway.sse_frames import CONTENT_TYPE, STREAM_HEADERS, text_frame
 from agentrail.host.hook_payloads import HandledResponse
 from agentrail.host.identity import profile_of_session
 from agentrail.host.requests import HostRequest
 from agentrail.messages import AssistantMessage, PromptRef
-from agentrail.protocols.decisions import ClientDecision, WireRefusal
+from agentrail.protocols.decisions import ClientDecision, WireRefusal, pending_names
 from agentrail.protocols.response_changes import Frame, ResponseEnd
 from agentrail.protocols.response_state import Bridged, Own, ReadText, Response, text_of_handled
 from agentrail.runtime.arguments import fault_of_response
@@ -124,7 +125,7 @@ async def apply_decisions(
 ) -> HandledResponse | None:
     """Apply a client's decisions in order. Returns the response of a host plugin that answered in place of the session."""
     user, name = call.principal.user_id, call.head.headers.get("idempotency-key")
-    with nullcontext() if name is None else noted_answer(call, session, name):
+    async with nullcontext() if name is None else noted_answer(call, session, name):
         for one in decisions:
             match one:
                 case ApproveArguments(approval_id=approval, kind=kind, arguments=edited, auto_resume=goes_on):
@@ -150,9 +151,11 @@ def known_answer(call: RouteCall, session: Session, name: str) -> bytes | None:
     return known.get((call.principal.user_id, session.session_id, name))
 
 
-@contextmanager
-def noted_answer(call: RouteCall, session: Session, name: str, digest: bytes = b"") -> Iterator[None]:
-    """Note a request that answers, unless it is refused. Sent again, it must not answer the next question."""
+@asynccontextmanager
+async def noted_answer(
+    call: RouteCall, session: Session, name: str, digest: bytes = b""
+) -> AsyncIterator[None]:
+    """Note a request that answers, unless it changes nothing. Sent again, it must not answer the next question."""
     of_all, who = call.gateway.answers, call.principal
     known = of_all[who.tenant_id] = of_all.pop(who.tenant_id, {})
     key = who.user_id, session.session_id, name
@@ -161,10 +164,17 @@ def noted_answer(call: RouteCall, session: Session, name: str, digest: bytes = b
         del known[next(iter(known))]
     if len(of_all) > _MAX_TENANTS:
         del of_all[next(iter(of_all))]
+    waiting: set[str] = set()
     try:
+        waiting = pending_names(await session.status())
         yield
     except Exception:
         known.pop(key, None)
+        raise
+    except trio.Cancelled:  # the client has left, perhaps before anything was applied
+        with trio.move_on_after(LEFT_SECONDS, shield=True), suppress(AgentrailError):
+            if waiting <= pending_names(await session.status()):  # noqa: ASYNC102 - shielded and bounded
+                known.pop(key, None)
         raise
 
 

@@ -3,10 +3,12 @@
 import hashlib
 import json
 import sys
+from functools import partial
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from attrs import evolve
 from google.protobuf.json_format import ParseDict
 
@@ -600,6 +602,31 @@ async def test_a_critical_plugin_refuses_in_the_shape_of_each_binding():
             "parts"
         ]
         assert web.host.supervisor.sessions(scope="local") == ()
+
+
+async def test_an_answer_whose_client_left_before_it_was_applied_can_be_sent_again():
+    """It left while a plugin of the host judged the answer."""
+    judged, left = trio.Event(), trio.Event()
+
+    async def judge(ctx: Any) -> None:
+        if ctx.kind == "respond" and not judged.is_set():
+            judged.set()
+            try:
+                await trio.sleep_forever()
+            finally:
+                left.set()
+
+    guard = plugin("guard", intercept_chat_request=judge)
+    model = ScriptedModel([calls(("ask_user", {"question": "Which one?"})), says("Done.")])
+    async with serving(model, guard, protocols=A2A, session_tools=builtin("ask_user")) as web:
+        asked = await sent(web)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(sent, web, "blue", name="m-2", taskId=asked["id"]))
+            await judged.wait()
+            nursery.cancel_scope.cancel()
+        await left.wait()
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert state_of(await sent(web, "blue", name="m-2", taskId=asked["id"])) == "COMPLETED"
 
 
 # --- bad input
