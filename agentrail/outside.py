@@ -212,8 +212,7 @@ async def offload(
     """Run a blocking function without blocking the event loop, and wait for it.
 
     Cancellation: A checkpoint. Takes effect at once if the function may be abandoned. Otherwise when the function returns, or
-        raises
-        because it called `check_cancelled()`.
+        raises because it called `check_cancelled()`.
     """
     return await _IN_PLACE.get().offload(
         function, *args, abandon_on_cancel=abandon_on_cancel, limiter=limiter

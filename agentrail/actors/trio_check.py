@@ -5,6 +5,9 @@ import trio
 from agentrail.errors import NoTrioRun
 
 
-def need_trio() -> None:
+def need_trio(own: trio.lowlevel.TrioToken | None = None) -> None:
     if not trio.lowlevel.in_trio_task():
         raise NoTrioRun
+    if own is not None and trio.lowlevel.current_trio_token() is not own:
+        message = "this object belongs to another Trio run: call it there, or share it between threads with agentrail.blocking"
+        raise NoTrioRun(message)

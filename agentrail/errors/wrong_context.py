@@ -4,7 +4,7 @@ from agentrail.errors.base import YourMove
 
 
 class NoTrioRun(YourMove):
-    """A waiting call outside a Trio run: under asyncio, or without an event loop."""
+    """A waiting call outside the Trio run of its object: under asyncio, without an event loop, or in another run."""
 
     code = "no_trio_run"
 

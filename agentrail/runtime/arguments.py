@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Final, TypeAlias, cast, get_args
 
 import attrs
@@ -53,18 +54,15 @@ def fault_of_via(value: object) -> str | None:
     return f"via is {value!r:.80}: expected a name such as 'http', 1 to 32 of a-z 0-9 . _ -, or None"
 
 
-def fault_of_user(value: object) -> str | None:
+def _fault_of_id(name: str, value: object) -> str | None:
     if value is None or (isinstance(value, str) and _ID.fullmatch(value) and ".." not in value):
         return None
     expected = "1 to 128 of A-Z a-z 0-9 . _ : @ + -, the first a letter or digit, without '..', or None"
-    return f"user is {value!r:.80}: expected {expected}"
+    return f"{name} is {value!r:.80}: expected {expected}"
 
 
-def fault_of_request_id(value: object) -> str | None:
-    if value is None or (isinstance(value, str) and _ID.fullmatch(value) and ".." not in value):
-        return None
-    expected = "1 to 128 of A-Z a-z 0-9 . _ : @ + -, the first a letter or digit, without '..', or None"
-    return f"request_id is {value!r:.80}: expected {expected}"
+fault_of_user: Final = partial(_fault_of_id, "user")
+fault_of_request_id: Final = partial(_fault_of_id, "request_id")
 
 
 def fault_of_digest(value: object) -> str | None:

@@ -97,11 +97,9 @@ class EndedSessions:
 
     def find(self, key: str) -> LastWords | None:
         words, cell = self._words.get(key), self._handles.get(key)
-        return (
-            words
-            if words is None or cell is None
-            else evolve(words, session=Session(cell), rested=cell.rested)
-        )
+        if words is None or cell is None:
+            return words
+        return evolve(words, session=Session(cell), rested=cell.rested)
 
     def drop_tree(self, scope: str, root: str) -> None:
         """Keep nothing of a session and its children, however they ended."""

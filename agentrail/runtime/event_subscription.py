@@ -82,6 +82,7 @@ class Subscription:
         leave: Callable[["Subscription"], None],
         prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        self.run: trio.lowlevel.TrioToken | None = None  # it can be entered in every run unless this is set
         self._kinds = terms.kinds
         self._deltas = terms.deltas
         self._limit = terms.buffer
@@ -196,7 +197,7 @@ class Subscription:
         """
         if self._entered:
             raise self._entered_before()
-        need_trio()
+        need_trio(self.run)
         if self._prepare is not None:
             await self._prepare()
             if self._ended or self._entered:  # by another task in the meantime

@@ -8,6 +8,7 @@ from typing import Any, Final
 import trio
 from attrs import define, field
 
+from agentrail.actors.trio_check import need_trio
 from agentrail.core.protocol.signals import (
     AbortCycle,
     AbortTool,
@@ -39,17 +40,15 @@ class _Mark:
     def __init__(self, key: str) -> None:
         self.key = key
         self.lasts = True
-        self._token: Token[tuple[_Mark, ...]] | None = None
 
     def __enter__(self) -> None:
-        self._token = _INSIDE.set((*_INSIDE.get(), self))
+        self._token: Token[tuple[_Mark, ...]] = _INSIDE.set((*_INSIDE.get(), self))
 
     def __exit__(self, *_: object) -> None:
         # A reset alone is not enough: sessions and tasks started by the call keep copies of the variable.
         self.lasts = False
-        token, self._token = self._token, None
-        assert token is not None  # noqa: S101 - it was entered
-        _INSIDE.reset(token)
+        _INSIDE.reset(self._token)
+        del self._token  # it keeps the whole context alive
 
 
 _INSIDE: Final[ContextVar[tuple[_Mark, ...]]] = ContextVar("agentrail_calls_this_task_works_for", default=())
@@ -89,6 +88,7 @@ class PendingCalls:
         "_prefix",
         "_session_id",
         "_waiting",
+        "run",
     )
 
     def __init__(self, session_id: str, outside: Outside | None = None, *, key: str | None = None) -> None:
@@ -96,6 +96,7 @@ class PendingCalls:
         self._key = key or session_id
         self._outside = outside or current()
         self._waiting = _NO_CALLS
+        self.run = trio.lowlevel.current_trio_token() if trio.lowlevel.in_trio_run() else None
         self._down: str | None = None
         self._is_rested = False
         self._prefix = ""
@@ -158,6 +159,8 @@ class PendingCalls:
             call.on_answered = None  # it may refer to the call: a cycle, which only the collector would free
 
     def _register(self, signal_id: SignalId, call: PendingCall) -> PendingCall:
+        if self.run is not None and trio.lowlevel.current_trio_token() is not self.run:
+            need_trio(self.run)  # it raises; compared here, because the usual call costs no function
         if not self._waiting:
             self._waiting = {}
         self._waiting[signal_id] = call
@@ -202,7 +205,7 @@ class PendingCalls:
 
     def close(self, reason: str, *, is_rested: bool = False) -> None:
         """End the calls of a session that has ended: present and later callers get `SessionDown`, so that none hangs."""
-        self._down, self._is_rested = reason, is_rested
+        self._down, self._is_rested, self.run = reason, is_rested, None
         for to in list(self._waiting):
             self.refuse(to, self._gone())
 

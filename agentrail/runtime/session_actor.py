@@ -390,9 +390,8 @@ class SessionCell(SleepingCell):
         self._going_back: tuple[RewindRequest, ...] = ()
         self.branching: Any = None  # a `Branching`, which imports sessions
         self.options: SessionOptions | None = None if row is None else row.options
-        self._gone: trio.Event | None = (
-            None  # created for the first waiter: ten thousand idle sessions need none
-        )
+        # Created for the first waiter: ten thousand idle sessions need none.
+        self._gone: trio.Event | None = None
 
     def owner_of(self, interaction_id: str) -> "SessionCell":
         session_id = interaction_id.rpartition("/")[0]
@@ -756,9 +755,11 @@ class SessionCell(SleepingCell):
     def subscribe(self, terms: Terms, *, after: int | None) -> Subscription:
         earlier = None if self.journal is None and self.sleep is None else self.events_between
         awake = None if self.sleep is None else self.awake
-        return self.bus.subscribe(
+        subscription = self.bus.subscribe(
             terms, after=after, take_snapshot=self.take_snapshot, earlier=earlier, awake=awake
         )
+        subscription.run = self.pending_calls.run
+        return subscription
 
     async def events_between(self, after: int, before: int) -> Sequence[Event]:
         old_events = None if self.journal is None else self.journal.old_events

@@ -40,7 +40,7 @@ class SessionMonitor:
 
         Cancellation: Always a checkpoint. The end is not lost. Wait again.
         """
-        need_trio()
+        need_trio(self._cell.pending_calls.run)
         reason = await self._cell.wait_down()
         return SessionGone(
             session_id=self._cell.ports.session_id,

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final, Literal, Self, TypeAlias
+from typing import Final, Literal, Self
 
 import trio
 from attrs import frozen
@@ -23,10 +23,6 @@ DEFAULT_BUFFER: Final = 256
 MAX_PARKED: Final = 100
 """Number of parked sessions that are remembered."""
 
-_Channel: TypeAlias = tuple[
-    trio.MemorySendChannel["SessionReport"], trio.MemoryReceiveChannel["SessionReport"]
-]
-
 
 @frozen(kw_only=True)
 class SessionReport:
@@ -34,8 +30,7 @@ class SessionReport:
 
     Attributes:
         kind: `restarted`: it crashed, and a new incarnation has begun. `parked`: it crashed too often, or was resumed from
-            its journal
-            and needs an operator to continue.
+            its journal and needs an operator to continue.
         scope: Its scope. Empty for none.
         reason: Its crash, or why it does not continue and the remedy. One line, without its secrets.
         incarnation: The new one, or the last.
@@ -65,8 +60,7 @@ class SessionReports:
         self._enter = enter
         self._leave = leave
         self._is_entered = False
-        channel: _Channel = trio.open_memory_channel(buffer)
-        self._sender, self._receiver = channel
+        self._sender, self._receiver = trio.open_memory_channel[SessionReport](buffer)
         self.dropped: int = 0
         """Number of reports dropped because the buffer was full, the oldest first."""
 

@@ -73,14 +73,14 @@ class SessionEntry:
 @define(eq=False, kw_only=True)
 class Shared:
     nursery: trio.Nursery
+    run: trio.lowlevel.TrioToken = field(factory=trio.lowlevel.current_trio_token)
     keeping: Keeping | None
     dependencies: Dependencies = field(init=False)  # they refer to parts, which hold this object
     ended: EndedSessions
     entries: dict[str, SessionEntry] = field(factory=dict)
     asleep: dict[str, SleepingSession] = field(factory=dict)
-    retiring: dict[str, SessionCell] = field(
-        factory=dict
-    )  # ended here, but their journals are not released yet
+    # Ended here, but their journals are not released yet.
+    retiring: dict[str, SessionCell] = field(factory=dict)
     beginnings: Beginnings = field(factory=Beginnings)
     fan_in: FanIn = field(factory=FanIn)
     board: ReportBoard = field(factory=ReportBoard)

@@ -24,6 +24,7 @@ from agentrail.actors.child_run import cleanup_scope
 from agentrail.actors.supervisor_handle import Supervisor
 from agentrail.actors.supervisor_loop import log_report
 from agentrail.actors.tree_report import TreeNode, TreePart
+from agentrail.actors.trio_check import need_trio
 from agentrail.core.journal.erasure import USER_FORGOTTEN
 from agentrail.core.policy.budget import Price
 from agentrail.core.protocol.request import Chunk, Completed, ModelRequest
@@ -711,6 +712,7 @@ class SessionSupervisor:
     def _check_free(self, scope: str, session_id: SessionId) -> None:
         if self._shared.down is not None:
             raise SessionDown(session_id, self._shared.down)
+        need_trio(self._shared.run)
         known = self._known(key_of(scope, session_id))
         if known is not None:
             within = f" of scope {scope!r}" if scope else ""
