@@ -156,7 +156,8 @@ class TaskHandle:
         """Stop the task, and return its value if it already has one.
 
         Args:
-            timeout_seconds: Time limit, after which the task is killed. `None` waits indefinitely.
+            timeout_seconds: Time limit, after which the task is killed. `None` waits indefinitely. A task that shields
+                itself from the kill is still awaited, because no task outlives its supervisor.
 
         Returns:
             The value, or the exit reason of a task without a value.
