@@ -193,7 +193,7 @@ def words_in_blocks(blocks: Blocks) -> str:
 
 
 def _checked(content: object) -> Blocks:
-    if not isinstance(content, Iterable):
+    if isinstance(content, bytes | bytearray) or not isinstance(content, Iterable):
         message = (
             f"a prompt is {content!r:.200}: expected text, or a sequence of Text, Image and FileRef blocks"
         )
@@ -225,7 +225,7 @@ def _words(block: UserBlock) -> str:
 
 def decide_text(text: object) -> str:
     if not isinstance(text, str):
-        message = f"expected text, got {text!r}"
+        message = f"expected text, got {text!r:.200}"
         raise PromptError(message)
     decide_blocks(text)
     return text

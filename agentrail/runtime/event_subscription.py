@@ -336,7 +336,7 @@ def _kinds_of(kinds: Iterable[type[Event]] | None) -> tuple[type[Event], ...] | 
 
 
 def _whole(name: str, value: object, *, least: int) -> str:
-    return f"{name} is {value!r}: expected a whole number >= {least}"
+    return f"{name} is {value!r:.200}: expected a whole number >= {least}"
 
 
 # Backpressure: a provider's stream is read only while a gate is open. While a store accepts nothing, the provider's

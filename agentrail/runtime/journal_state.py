@@ -229,19 +229,19 @@ def journal_entries(store: Store, stored: StoredSession, after: int, limit: int)
 def fault_of_after(after: object) -> str | None:
     if type(after) is int and after >= 0:
         return None
-    return f"after is {after!r}: expected a whole number >= 0"
+    return f"after is {after!r:.200}: expected a whole number >= 0"
 
 
 def fault_of_limit(limit: object) -> str | None:
     if type(limit) is int and 1 <= limit <= MAX_RECORDS_AT_ONCE:
         return None
-    return f"limit is {limit!r}: expected a whole number from 1 to {MAX_RECORDS_AT_ONCE}"
+    return f"limit is {limit!r:.200}: expected a whole number from 1 to {MAX_RECORDS_AT_ONCE}"
 
 
 def fault_of_number(name: str, value: object, *, needed: bool = False) -> str | None:
     if (value is None and not needed) or type(value) is int:
         return None
-    return f"{name} is {value!r}: expected a whole number >= 1"
+    return f"{name} is {value!r:.200}: expected a whole number >= 1"
 
 
 def entry_of(record: Record, store: Store) -> JournalEntry:

@@ -558,7 +558,7 @@ def _fault_of_word(name: str, words: tuple[str, ...], value: object) -> str | No
     if value in words:
         return None
     *others, last = map(repr, words)
-    return f"{name} is {value!r}: expected {', '.join(others)} or {last}"
+    return f"{name} is {value!r:.200}: expected {', '.join(others)} or {last}"
 
 
 def _fault_of_number(name: str, value: object) -> str | None:

@@ -63,7 +63,8 @@ CONTENTS = [
         (nothing, "the prompt is empty: expected 1 byte to 1 MB of text")
         for nothing in ("", " \n", [], [Text(text="")])
     ),
-    *((other, "expected text") for other in (None, 5, b"bytes", {"text": "Hi"})),
+    *((other, "expected text") for other in (None, 5, {"text": "Hi"})),
+    (b"bytes", "a prompt is b'bytes': expected text"),
     ([Text(text="a"), 42], "a prompt has 42: expected text, or Text, Image and FileRef"),
     *(
         ([Text(text="a"), block], f"a prompt has {type(block).__name__}.*: expected text in each field")

@@ -86,6 +86,7 @@ WRONG = {
     ],
     "journal": [
         (lambda s: s.journal("1"), "after is '1': expected a whole number >= 0"),
+        (lambda s: s.journal("1" * 999), f"after is {'1' * 999!r:.200}: expected a whole number >= 0"),
         (lambda s: s.journal(), "a journal needs a store: open_supervisor(store='sqlite:')"),
         (lambda s: s.journal(-1, 0), "after is -1: expected a whole number >= 0; limit is 0: expected a whole number from 1 to 10000"),
     ],
