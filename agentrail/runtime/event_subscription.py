@@ -51,7 +51,7 @@ def decide_terms(*, kinds: Iterable[type[Event]] | None, deltas: bool, buffer: i
         faults += [
             f"kinds has {kind!r}: expected classes of events, such as AgentEnd"
             for kind in wanted
-            if kind not in KINDS
+            if not isinstance(kind, type) or kind not in KINDS
         ]
     is_no_flag = fault_of_flag("deltas", deltas)
     faults += [] if is_no_flag is None else [is_no_flag]

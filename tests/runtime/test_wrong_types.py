@@ -32,6 +32,7 @@ WRONG = {
     ],
     "stream": [
         (lambda s: s.stream("Hi", kinds=5), "kinds is 5: expected classes of events"),
+        (lambda s: s.stream("Hi", kinds=[[AgentEnd]]), "kinds has [<class 'agentrail.events.session_events.AgentEnd'>]: expected classes of events"),
         (lambda s: s.stream("Hi", deltas="no"), "deltas is 'no'"),
         (lambda s: s.stream("Hi", raise_on_failure=1), "raise_on_failure is 1"),
         (lambda s: s.stream("Hi", on_leave="stop"), "on_leave is 'stop': expected 'go_on' or 'abort'"),
