@@ -9,7 +9,7 @@ import trio
 
 from agentrail.abc.store import OwedRow, OwedStore, Store
 from agentrail.core.values.port_members import offers
-from agentrail.errors import AgentrailError
+from agentrail.errors import AgentrailError, YourMove
 from agentrail.logs import Logger
 from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.exits import keep
@@ -70,21 +70,24 @@ class Overwriter:
         """
         if self._store.is_immediate:  # deleted data is nowhere else there
             return await self._write(remove)
-        removed = await self._write(partial(self._purge, remove))
-        self._become_due()
-        return removed
+        try:
+            return await self._write(partial(self._purge, remove))
+        finally:
+            self._removed.set()
 
     def _become_due(self) -> None:
         self._is_due = True
         self._removed.set()
 
     def _purge(self, remove: Callable[[], T]) -> T:
-        is_first = not self._is_owed
+        was_due, is_first = self._is_due, not self._is_owed
+        self._is_due = True  # here, because the caller may give up a deletion that has begun
         if is_first:
             self._note(is_owed=True)
         try:
             return remove()
-        except AgentrailError:
+        except YourMove:  # nothing was deleted
+            self._is_due = was_due
             if is_first:
                 self._note(is_owed=False)
             raise

@@ -1,7 +1,7 @@
 """What is purged or swept stands in no file some time later: once for all that was removed within a while, and never for long (12b.5, 9.2)."""
 
 import logging
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 
 import pytest
@@ -17,9 +17,10 @@ from agentrail.runtime.overwriter import OVERWRITE_AFTER_SECONDS, REST_PER_SECON
 from agentrail.runtime.retention import KeepLimits, Retention
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite import SqliteStore
+from agentrail.testing.faulty_store import CutStore
 from agentrail.testing.models import ScriptedModel
 from agentrail.testing.store_rules.trial import Author
-from tests.runtime.rig import on_virtual_time, saying
+from tests.runtime.rig import on_virtual_time, open_over, saying
 from tests.runtime.test_retention import write_now
 
 OWED = (OwedRow(kind="overwrite", id="removed", body=b"{}"),)
@@ -222,3 +223,25 @@ async def test_nothing_of_a_purged_session_is_in_the_file(tmp_path, monkeypatch)
         await supervisor.stop_session("s-1")
         await supervisor.delete_session("s-1", purge=True)
         assert memory.owed("overwrite") == ()
+
+
+@pytest.mark.parametrize("how", ["cancelled", "answer lost"])
+async def test_a_purge_of_unknown_outcome_is_overwritten_too(tmp_path, how):
+    """Its caller gives up while the store deletes, or the answer is lost."""
+    calls, token, scope = [], trio.lowlevel.current_trio_token(), trio.CancelScope()
+
+    def decide(name):
+        calls.append(name)
+        if name == "delete" and how == "cancelled":
+            trio.from_thread.run_sync(scope.cancel, trio_token=token)
+        return "after" if name == "delete" and how == "answer lost" else None
+
+    with closing(SqliteStore(tmp_path / "sessions.db")) as inner:
+        async with open_over(CutStore(inner, decide)) as supervisor:
+            await supervisor.start_session(model=ScriptedModel([]), session_id="s-1")
+            await supervisor.stop_session("s-1")
+            with scope, suppress(StoreUnavailable):
+                await supervisor.delete_session("s-1", purge=True)
+        assert inner.get("", "s-1") is None
+        assert calls.count("overwrite_removed") == 1
+        assert inner.owed("overwrite") == ()
