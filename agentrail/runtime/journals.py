@@ -1,7 +1,6 @@
 """The stored sessions of a supervisor: find, read, inspect, export, trim and delete them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar
 
@@ -16,7 +15,7 @@ from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.core.stack.plugin import Plugin
 from agentrail.core.stack.plugin_code import part_entry
 from agentrail.core.values.port_members import offers
-from agentrail.errors import AgentrailError, OptionError, SessionNotFound, StillNeeded
+from agentrail.errors import AgentrailError, OptionError, SessionNotFound, StillNeeded, StoreUnavailable
 from agentrail.events import Event
 from agentrail.frozen import EMPTY
 from agentrail.messages import SessionId
@@ -742,9 +741,12 @@ class Journals:
     async def notes_of(self, scope: str, session_id: SessionId) -> OwnNotes | None:
         """Return the working notes of a session, to clear them once it is deleted. Its journal names their owner."""
         desks = self._shared.dependencies.desks
-        with suppress(AgentrailError, MsgspecError):  # a session that cannot be read can be deleted
+        try:
             if desks is not None and (facts := await self.facts_of(session_id, scope=scope)) is not None:
                 return desks.notes_of(session_id, scope, facts.user_data)
+        except (AgentrailError, MsgspecError) as error:  # a session that cannot be read can be deleted
+            if isinstance(error, StoreUnavailable):  # only its journal names its notes
+                raise
         return None
 
     async def look_back(self, cell: SessionCell, read: Callable[[Journal], T]) -> T:

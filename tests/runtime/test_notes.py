@@ -10,7 +10,7 @@ from agentrail.blueprints import Blueprint
 from agentrail.blueprints.capabilities import memory_capability
 from agentrail.core.protocol.hooks import Found, MemoryKept, NotesIndex, RequestFailed
 from agentrail.core.values.notes_markdown import USUAL_TOPIC, notes_about, topics_of
-from agentrail.errors import OptionError
+from agentrail.errors import OptionError, StoreUnavailable
 from agentrail.events import PluginEvent
 from agentrail.outside import current
 from agentrail.runtime import retention
@@ -19,6 +19,7 @@ from agentrail.runtime.retention import DAY_MS
 from agentrail.runtime.session_stores import NOTHING_OWN, OwnMemories, OwnNotes, OwnStores, StoreDesk
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.recall_memory import InMemoryNotes, InMemoryRecall
+from agentrail.testing.faulty_store import CutStore
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.supervisors import open_nameless
 from tests.runtime.rig import eventually, saying
@@ -161,6 +162,23 @@ async def test_notes_are_deleted_with_their_session(tmp_path, monkeypatch, how):
         said = await asked(supervisor, calls(("recall", {"topic": "*"})), session_id="s1", user_data=user)
     assert said == ["Topics of your working notes: none yet."]
     assert [file.parent.name for file in tmp_path.glob("notes/_/ada/*/NOTES.md")] == ["s2"]
+
+
+async def test_a_session_stays_until_its_notes_can_be_found(tmp_path):
+    """While its journal cannot be read: deleted without them, it would leave them for good."""
+    failing = set()
+    store = CutStore(MemoryStore(), lambda name: "before" if name in failing else None)
+    options = {"memories": f"sqlite:{tmp_path}", "store": store}
+    async with agentrail.open_supervisor(**options) as supervisor:
+        await asked(supervisor, noted("We deploy on Fridays."), session_id="s1", user_data=USER)
+        await supervisor.stop_session("s1")
+        failing.add("get")
+        with pytest.raises(StoreUnavailable):
+            await supervisor.delete_session("s1")
+        failing.clear()
+        assert [*tmp_path.glob("notes/*/*/*/NOTES.md")]
+        assert await supervisor.delete_session("s1") > 0
+    assert not [*tmp_path.glob("notes/*/*/*/NOTES.md")]
 
 
 async def test_the_bytes_before_the_notes_are_a_prefix_over_twenty_turns():
