@@ -125,11 +125,8 @@ class TenantFile:
                 raise
 
     def _upgrade(self) -> None:
-        with (
-            self._turn,
-            suppress(AgentrailError),
-            translated(self.path),
-        ):  # a file that cannot be written is read as it is
+        # A file that cannot be written is read as it is.
+        with self._turn, suppress(AgentrailError), translated(self.path):
             self._connected()
 
     def empty_log(self) -> bool:
@@ -195,13 +192,11 @@ class TenantFile:
         try:
             connection.set_busy_timeout(WRITE_PATIENCE_MS)
             connection.pragma("secure_delete", "on")
-            connection.pragma(
-                "temp_store", "memory"
-            )  # deleted data must not end up in an unknown temporary file
+            # Deleted data must not end up in an unknown temporary file.
+            connection.pragma("temp_store", "memory")
             connection.pragma("synchronous", "full")
-            connection.execute(
-                "BEGIN IMMEDIATE"
-            )  # two processes that create the same file do so one after the other
+            # Two processes that create the same file do so one after the other.
+            connection.execute("BEGIN IMMEDIATE")
             is_made = _is_made(connection)
             if is_made:
                 self._check(connection)
@@ -217,9 +212,8 @@ class TenantFile:
                 connection.pragma("user_version", self._schema.version)
                 connection.execute(self._schema.tables)
             connection.execute("COMMIT")
-            with suppress(
-                apsw.BusyError
-            ):  # another process has just created it too, and one of the two succeeds
+            # Another process has just created it too, and one of the two succeeds.
+            with suppress(apsw.BusyError):
                 connection.pragma("journal_mode", "wal")
         except BaseException:
             forget(connection)
