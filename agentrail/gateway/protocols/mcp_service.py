@@ -71,6 +71,7 @@ from agentrail.protocols.error_shapes import INVALID_PARAMS, NOT_FOUND, json_rpc
 from agentrail.protocols.mcp_server import McpQuestion, McpState
 from agentrail.protocols.response_state import PendingAnswer, Response
 from agentrail.runtime.assembly import toolbox_of
+from agentrail.runtime.journal_events import read_in_the_end
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.supervisor import CALL_ID, SessionSupervisor
 from agentrail.wire.plain import encode_plain
@@ -569,7 +570,7 @@ async def _listen(call: RouteCall, ctx: _Context, params: Any) -> _Answer:
 async def _publish(call: RouteCall, session_id: str, uri: str, bus: InMemorySubscriptionBus) -> None:
     """Publish changes of a session, once per burst. An unknown session never changes."""
     with suppress(AgentrailError):
-        session = await call.host.session(session_id, call.principal)
+        session = await read_in_the_end(partial(call.host.session, session_id, call.principal))
         async with session.subscribe(deltas=False) as events:
             async for _ in events:
                 with suppress(trio.WouldBlock, trio.EndOfChannel):

@@ -26,12 +26,15 @@ from agentrail.gateway.tokens import TokenEntry, Tokens
 from agentrail.host import HandledResponse
 from agentrail.messages import Image
 from agentrail.plugins import HumanApproval
+from agentrail.runtime import journal_events
+from agentrail.stores.memory import MemoryStore
+from agentrail.testing.faulty_store import Cut, CutStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import HangingTool, RecordingTool
 from tests.gateway.web import Web, serving
 from tests.host.hosting import profile
 from tests.host.rig import plugin
-from tests.runtime.rig import on_bounded_time
+from tests.runtime.rig import on_bounded_time, saying
 
 # The official client leaves the rest of its streams to the collector.
 pytestmark = [
@@ -607,6 +610,31 @@ async def test_a_client_hears_of_a_change_once_per_burst():
             seen.extend([event.uri async for event in changes])
     assert set(seen) == {uri}
     assert len(seen) < 12
+
+
+async def test_a_client_hears_of_changes_although_the_store_was_away_as_it_began_to_listen(monkeypatch):
+    """Then it is unknown whether there is such a session, and the server looks again."""
+    monkeypatch.setattr(journal_events, "LONGEST_PAUSE_SECONDS", 0.01)
+    inner, is_cut, was_cut = MemoryStore(), False, trio.Event()
+
+    def decide(name: str) -> Cut | None:
+        if not (is_cut and name == "get"):
+            return None
+        was_cut.set()
+        return "before"
+
+    async with served(profile(saying("Hello.")), store=inner) as web, connected(web, MODES[0]) as client:
+        told = (await client.call_tool("desk", {"prompt": "Hi"})).structured_content
+    async with (
+        served(profile(saying("Again.")), store=CutStore(inner, decide)) as web,
+        connected(web, "2026-07-28") as client,
+    ):
+        uri, is_cut = f"agentrail://sessions/{told['session_id']}", True
+        async with client.listen(resource_subscriptions=[uri]) as changes:
+            await was_cut.wait()
+            is_cut = False
+            await client.call_tool("desk", {"prompt": "Hi", "session_id": told["session_id"]})
+            assert (await anext(changes)).uri == uri
 
 
 # --- bad input
