@@ -52,6 +52,7 @@ from agentrail.logs import Logger
 from agentrail.messages import JsonObject, Message, SessionId, TokenUsage
 from agentrail.runtime.ended_sessions import LastWords
 from agentrail.runtime.event_history import PageAsked, PageOfEvents
+from agentrail.runtime.journal_events import read_in_the_end
 from agentrail.runtime.persistence import OnDrift
 from agentrail.runtime.session_facts import SessionFacts
 from agentrail.runtime.session_handle import Session
@@ -412,7 +413,9 @@ class HostSessions:
         except (AlreadyExists, AlreadyStarted):  # another caller was faster, possibly another user
             await self.facts(owner, wanted, creates=True)
             raise
-        rows = await self.supervisor.find(Filters(scope=owner.tenant_id, root=wanted), limit=1)
+        filters = Filters(scope=owner.tenant_id, root=wanted)
+        # The fork has begun, so an error would hide it.
+        rows = await read_in_the_end(lambda: self.supervisor.find(filters, limit=1))
         begun = rows[0].forked_from if rows else None
         return fork, 0 if begun is None else begun[1]
 

@@ -6,6 +6,7 @@ import trio
 from agentrail.errors import SessionNotFound, SessionRested, SessionUnknown, StillNeeded, Unrevivable
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.stores.memory import MemoryStore
+from agentrail.testing.faulty_store import CutStore
 from agentrail.testing.models import FunctionModel, says
 from agentrail.tools import builtin
 from tests.host.hosting import ANN, asked, hosting
@@ -89,6 +90,18 @@ async def test_a_session_that_wakes_as_it_is_deleted_is_deleted(monkeypatch):
         await host.fork_session("main", ANN, wanted="copy")
         with trio.fail_after(60), pytest.raises(StillNeeded):
             await host.delete_session("main", ANN, purge=True)
+
+
+@on_virtual_time
+async def test_a_fork_is_named_although_the_store_was_away_after_it_began():
+    """Its caller knows no other way to find it, and would make a second one."""
+    cuts = []
+    store = CutStore(MemoryStore(), lambda name: cuts.pop() if name == "find" and cuts else None)
+    async with hosting(talking(), store=store) as host:
+        await text_of(host, "Hi")
+        cuts += ["before", "before"]
+        fork, number = await host.fork_session("main", ANN)
+        assert (cuts, store.get(fork.scope, fork.session_id).forked_from) == ([], ("main", number))
 
 
 @on_virtual_time
