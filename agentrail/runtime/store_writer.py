@@ -375,9 +375,8 @@ class Writer:
         appends = [job.append() for job in batch]
         pause = FIRST_PAUSE_SECONDS
         self._begin()
-        began = (
-            trio.current_time()
-        )  # not the stopwatch, which would draw: a run must be the same without metrics
+        # Not the stopwatch, which would draw: a run must be the same without metrics.
+        began = trio.current_time()
         self.sent_doubts = self.doubts
         while not self.report(batch, await self._offload(partial(self.commit, appends))):
             await trio.sleep(pause)

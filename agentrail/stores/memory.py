@@ -256,9 +256,8 @@ class MemoryStore:
         """Create a journal. See `Store.create`."""
         first = opening.records[0]
         key = (first.scope, first.session)
-        check_dense(
-            opening.records, is_one_epoch=bool(opening.node)
-        )  # an imported journal had several owners
+        # An imported journal had several owners.
+        check_dense(opening.records, is_one_epoch=bool(opening.node))
         with self._lock:
             there = self._journals.get(key)
             if there is not None:

@@ -117,9 +117,8 @@ class Connector:
         with self.translated():
             connection = self._connect(**self._parts, autocommit=True, prepare_threshold=None)
             adapters = connection.adapters
-            adapters.register_dumper(
-                int, Int8BinaryDumper
-            )  # one type for all numbers, so one plan per statement
+            # One type for all numbers, so one plan per statement.
+            adapters.register_dumper(int, Int8BinaryDumper)
             adapters.register_dumper(BigintArray, _BigintArrayDumper)
             adapters.register_dumper(ByteaArray, _ByteaArrayDumper)
             row = connection.execute("SELECT pg_backend_pid()").fetchone()
