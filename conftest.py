@@ -211,7 +211,12 @@ def _enter_folder_of_page(names: dict[str, Any]) -> None:
     """Run the programs of a page in an empty directory: some name a store in the current one."""
     before, folder = Path.cwd(), TemporaryDirectory()
     os.chdir(folder.name)
-    names["__leave"] = lambda: (os.chdir(before), folder.cleanup())
+
+    def leave() -> None:
+        os.chdir(before)
+        folder.cleanup()
+
+    names["__leave"] = leave
 
 
 _pages = Sybil(

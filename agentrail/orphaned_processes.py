@@ -60,7 +60,7 @@ class ProcessList:
 
     def started(self, pid: int, mark: str) -> None:
         """Record a process that has just started, or this run's with a mark that it is about to give. A failure is only logged."""
-        status, boot = status_of(pid), _boot()
+        status, boot = read_process_status(pid), _boot()
         if status is None or not boot:
             return
         noted = self._alive[pid, mark] = NotedProcess(pid=pid, started=status.started, boot=boot, mark=mark)
@@ -111,7 +111,7 @@ class ProcessList:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(path, flags, 0o600)
         pid = _own_pid()
-        own = status_of(pid)
+        own = read_process_status(pid)
         if own is not None:
             os.write(descriptor, _line_of(NotedProcess(pid=pid, started=own.started, boot=_boot())))
         return descriptor
@@ -229,7 +229,7 @@ class ProcessStatus:
     started: int
 
 
-def status_of(pid: int) -> ProcessStatus | None:
+def read_process_status(pid: int) -> ProcessStatus | None:
     try:
         line = _PROC.joinpath(str(pid), "stat").read_text(errors="replace")
     except OSError:  # ended
@@ -243,7 +243,7 @@ def status_of(pid: int) -> ProcessStatus | None:
 
 
 def _is_there(noted: NotedProcess) -> bool:
-    status = status_of(noted.pid)
+    status = read_process_status(noted.pid)
     return status is not None and status.started == noted.started and _boot() == noted.boot
 
 
@@ -263,7 +263,7 @@ def _end(noted: Iterable[NotedProcess]) -> int:
 
 
 def _is_of(pid: int, groups: frozenset[int], marks: frozenset[bytes]) -> bool:
-    status = status_of(pid)
+    status = read_process_status(pid)
     if status is None or pid == _own_pid():
         return False
     return status.group in groups or not marks.isdisjoint(_environment_of(pid))

@@ -77,7 +77,7 @@ def left_marked():
 
 
 def noted(process, **changes):
-    status = orphaned_processes.status_of(process.pid)
+    status = orphaned_processes.read_process_status(process.pid)
     one = NotedProcess(
         pid=process.pid,
         started=status.started,

@@ -75,11 +75,18 @@ async def submit(call: RouteCall, kind: RequestKind, session_id: str | None) -> 
 
 
 def _request_of(call: RouteCall, body: ChatBody | SteerBody, session_id: str | None) -> ChatRequest:
-    said: dict[str, Any] = {"agent_id": ""}
+    said: dict[str, Any] = {}
     if isinstance(body, ChatBody):
-        said = {"agent_id": body.agent_id or "", "mode": body.mode, "metadata": body.metadata}
-    name = named_by_client(body.client_id, call.head.headers.get("idempotency-key"))
-    return own_request(call, body.message, session_id, client_id=name, **said)
+        said = {"mode": body.mode, "metadata": body.metadata}
+    return ChatRequest(
+        message=body.message,
+        tenant_id=call.principal.tenant_id,
+        user_id=call.principal.user_id,
+        agent_id=(body.agent_id if isinstance(body, ChatBody) else None) or "",
+        session_id=None if session_id is None else SessionId(session_id),
+        client_id=named_by_client(body.client_id, call.head.headers.get("idempotency-key")),
+        **said,
+    )
 
 
 def own_request(call: RouteCall, message: str, session_id: str | None, **more: Any) -> ChatRequest:

@@ -505,7 +505,7 @@ class OpenSocket:
             return await self._run(command, self.commands[command.name], principal)
         except BaseException as raised:  # noqa: ASYNC103, BLE001 - cancellation is raised again
             raise_what_travels(raised)
-            return told_of(raised)  # noqa: ASYNC104 - cancellation was raised above
+            return answer_to_raised(raised)  # noqa: ASYNC104 - cancellation was raised above
 
     async def _run(self, command: CommandFrame, known: SocketCommand, principal: Principal) -> bytes:
         call = call_of_command(command, known, self.gateway, self.head, principal)
@@ -521,7 +521,7 @@ class OpenSocket:
             await charge_command(self.gateway, principal, operation)
 
     def _reply_failure(self, frame_id: FrameId, raised: BaseException) -> None:
-        told = told_of(raised)
+        told = answer_to_raised(raised)
         self._put(refusal_frame(frame_id, told))
         if told.code == UNAUTHORIZED.code:
             self.end_unauthorized()
@@ -681,7 +681,7 @@ class OpenSocket:
         return self.queue.put_event(asked.session_id, meta.seq, self.frames.frame_of(event))
 
 
-def told_of(raised: BaseException) -> ErrorAnswer:
+def answer_to_raised(raised: BaseException) -> ErrorAnswer:
     request_id = f"e-{outside.ids(9)}"
     answer = answer_to(raised, request_id=request_id)
     if answer.is_ours:

@@ -30,7 +30,7 @@ from agentrail.gateway.path_endpoint import CallRoute, Gateway, start_of
 from agentrail.gateway.request_parser import AsgiReceive, AsgiSend, check_query, judge_headers
 from agentrail.gateway.serving import connection_cut
 from agentrail.gateway.socket_calls import socket_commands
-from agentrail.gateway.socket_connection import MemoryOfFrames, OpenSocket, told_of
+from agentrail.gateway.socket_connection import MemoryOfFrames, OpenSocket, answer_to_raised
 from agentrail.gateway.socket_frames import socket_event_frame
 from agentrail.host.hook_payloads import Principal
 from agentrail.host.identity import SessionOwner
@@ -216,7 +216,7 @@ class Sockets:
         return place
 
     async def _refuse(self, raised: BaseException, scope: Mapping[str, Any], send: AsgiSend) -> None:
-        answer = told_of(raised)
+        answer = answer_to_raised(raised)
         if "websocket.http.response" not in scope.get("extensions", {}):
             await send({"type": "websocket.close", "code": CloseCode.UNAUTHORIZED})  # not open yet: a 403
             return

@@ -38,8 +38,8 @@ def misfit(place: str, what: str) -> WireRefusal:
 
 def pending_names(status: Status) -> set[str]:
     """Return the ids of all interactions of a session that wait for a user or a client."""
-    asked = (*status.all_questions, *status.all_client_calls)
-    return {*(one.id for one in status.all_approvals), *(one.ref for one in asked)}
+    asked = {f"{one.ref}" for one in status.all_questions} | {f"{one.ref}" for one in status.all_client_calls}
+    return asked | {f"{one.id}" for one in status.all_approvals}
 
 
 def order_decisions(

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Protocol, Self, TypeAlias
+from typing import Any, Final, Protocol, Self, TypeAlias, cast
 
 import trio
 from attrs import evolve, frozen
@@ -50,7 +50,7 @@ def decide_terms(*, kinds: Iterable[type[Event]] | None, deltas: bool, buffer: i
     if wanted is not None:
         faults += [
             f"kinds has {kind!r}: expected classes of events, such as AgentEnd"
-            for kind in wanted
+            for kind in cast("tuple[object, ...]", wanted)
             if not isinstance(kind, type) or kind not in KINDS
         ]
     is_no_flag = fault_of_flag("deltas", deltas)

@@ -404,7 +404,8 @@ class NotBegun(OSError):
 
     def __init__(self, code: int | None, said: str) -> None:
         super().__init__(errno.EIO, said.strip() or "bubblewrap ended before it started the command")
-        self.code, self.said = code, said
+        self.code: int | None = code
+        self.said: str = said
 
 
 async def try_program(program: Program) -> tuple[int, str]:

@@ -18,7 +18,7 @@ import trio
 from attrs import frozen
 
 from agentrail import outside
-from agentrail.orphaned_processes import MARKER, status_of
+from agentrail.orphaned_processes import MARKER, read_process_status
 
 GRACE_SECONDS: Final = 2.0
 """Time between SIGTERM and SIGKILL."""
@@ -82,7 +82,7 @@ class ProcessTree:
         pids = _pids()
         children: dict[int, list[int]] = {}
         for pid in pids:
-            if (status := status_of(pid)) is not None:
+            if (status := read_process_status(pid)) is not None:
                 children.setdefault(status.parent, []).append(pid)
         waiting, found = [self.group], 0
         while waiting:
@@ -114,7 +114,7 @@ class ProcessTree:
         )
 
     def _send(self, pids: Iterable[int], number: signal.Signals) -> None:
-        groups = {pid: status.group for pid in pids if (status := status_of(pid)) is not None}
+        groups = {pid: status.group for pid in pids if (status := read_process_status(pid)) is not None}
         # Not an empty group: once the shell is reaped, another group may have its number.
         if self.group in groups.values() or not has_proc():
             # Ended meanwhile; or macOS, which forbids it if only zombies are left.
@@ -164,7 +164,7 @@ _Processes: TypeAlias = Mapping[int, tuple[int, str | None]]
 
 
 def _read_processes() -> _Processes:
-    living = ((pid, status_of(pid)) for pid in _pids())
+    living = ((pid, read_process_status(pid)) for pid in _pids())
     return {
         pid: (status.group, _token_of(pid))
         for pid, status in living
@@ -220,7 +220,7 @@ _TABLE: Final[trio.lowlevel.RunVar[_ProcessTable | None]] = trio.lowlevel.RunVar
 
 
 def _is_alive(pid: int) -> bool:
-    return status_of(pid) is not None if has_proc() else _group_exists(pid)
+    return read_process_status(pid) is not None if has_proc() else _group_exists(pid)
 
 
 def has_proc() -> bool:

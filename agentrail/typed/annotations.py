@@ -28,7 +28,7 @@ from agentrail.typed.schema_nodes import (
 )
 from agentrail.typed.validation_errors import (
     MAX_CLASS_REASON,
-    MAX_SHOWN,
+    MAX_SHOWN_OF_VALUE,
     DecodingBudget,
     OutputFault,
     lowered,
@@ -161,7 +161,7 @@ class _DictType(TypeNode):
         try:
             (made,) = self._names({key: None})
         except msgspec.ValidationError as error:
-            reason = f"the name {key!r:.{MAX_SHOWN}}: {lowered(str(error).partition(' - at ')[0])}"
+            reason = f"the name {key!r:.{MAX_SHOWN_OF_VALUE}}: {lowered(str(error).partition(' - at ')[0])}"
             raise OutputFault(reason, path=path) from None
         return made
 

@@ -19,7 +19,7 @@ from agentrail.typed.docstrings import described_names, described_whole
 from agentrail.typed.schema_nodes import Definitions, Family, Schema, TypeNode, not_of_type
 from agentrail.typed.validation_errors import (
     MAX_CLASS_REASON,
-    MAX_SHOWN,
+    MAX_SHOWN_OF_VALUE,
     DecodingBudget,
     OutputFault,
     json_kind,
@@ -129,7 +129,7 @@ class RecordType(TypeNode):
         for name in value:
             if name not in self._members and name != tag_field:
                 known = ", ".join(f"`{one}`" for one in self._members) or "none"
-                reason = f"unknown field `{name:.{MAX_SHOWN}}`, expected one of {known}"
+                reason = f"unknown field `{name:.{MAX_SHOWN_OF_VALUE}}`, expected one of {known}"
                 raise OutputFault(reason, path=path)
         for name in (*([tag_field] if tag_field else ()), *self._members):
             if name not in value and self._is_required(name):
@@ -139,7 +139,7 @@ class RecordType(TypeNode):
             came = (
                 value[tag_field] if isinstance(value[tag_field], str | int) else json_kind(value[tag_field])
             )
-            reason = f"expected {tag!r}, got {came!r:.{MAX_SHOWN}}"
+            reason = f"expected {tag!r}, got {came!r:.{MAX_SHOWN_OF_VALUE}}"
             raise OutputFault(reason, path=member(path, tag_field))
 
     def encode(self, value: Any, path: str) -> JsonValue:

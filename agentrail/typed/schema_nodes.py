@@ -10,7 +10,13 @@ import msgspec
 from agentrail.errors import TypeFault
 from agentrail.frozen import canonical_json
 from agentrail.structs import converter_of
-from agentrail.typed.validation_errors import MAX_SHOWN, DecodingBudget, OutputFault, json_kind, lowered
+from agentrail.typed.validation_errors import (
+    MAX_SHOWN_OF_VALUE,
+    DecodingBudget,
+    OutputFault,
+    json_kind,
+    lowered,
+)
 
 Schema: TypeAlias = dict[str, Any]
 Family: TypeAlias = Literal["any", "scalar", "array", "object"]
@@ -183,7 +189,7 @@ class Leaf(TypeNode):
         if choices is None:
             return lowered(sentence)
         offered = ", ".join(_in_json(choice) for choice in choices)
-        return f"expected one of {offered}, got {_in_json(value):.{MAX_SHOWN}}"
+        return f"expected one of {offered}, got {_in_json(value):.{MAX_SHOWN_OF_VALUE}}"
 
     def encode(self, value: Any, path: str) -> Any:
         plain = to_plain(value, path)

@@ -8,7 +8,7 @@ from agentrail.core.values.bounded_schema import count_parts
 MAX_CLASS_REASON: Final = 500
 """Limit on the reason taken from a class of the application, in characters."""
 
-MAX_SHOWN: Final = 200
+MAX_SHOWN_OF_VALUE: Final = 200
 """Limit on a value of the model in a message, in characters. Otherwise a refusal could send a long answer back."""
 
 MAX_TRIED_AGAIN: Final = 10_000
@@ -77,7 +77,11 @@ def json_kind(value: object) -> str:
 
 
 def member(path: str, name: str) -> str:
-    return f"{path}.{name:.{MAX_SHOWN}}" if _NAME.fullmatch(name) else f"{path}[{name!r:.{MAX_SHOWN}}]"
+    return (
+        f"{path}.{name:.{MAX_SHOWN_OF_VALUE}}"
+        if _NAME.fullmatch(name)
+        else f"{path}[{name!r:.{MAX_SHOWN_OF_VALUE}}]"
+    )
 
 
 def type_name(hint: Any) -> str:

@@ -4,6 +4,7 @@ import cProfile
 import json
 import sys
 from functools import partial
+from typing import Any
 from xml.etree import ElementTree as Xml
 
 import pytest
@@ -433,9 +434,10 @@ def test_a_report_sums_up_by_scorer_by_case_and_by_repeat():
     assert ([name for name, _ in once.summary()], once.worst(3)) == (["s0", "all"], [])
 
 
-@pytest.mark.parametrize(
-    "given", [Score(value=True), Score(0.0, ValueError("\ud800")), Score(0.0, None, 1)], ids=repr
-)
+ALMOST: list[tuple[Any, ...]] = [(True,), (0.0, ValueError("\ud800")), (0.0, None, 1)]
+
+
+@pytest.mark.parametrize("given", [Score(*one) for one in ALMOST], ids=repr)
 def test_a_score_that_is_almost_one_can_be_reported(given):
     """Scorers give a bool as the value and an exception as the reason. The report is a baseline all the same."""
     score = score_of(lambda _trace, _case: given, trace(), CASE)

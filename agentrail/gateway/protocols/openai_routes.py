@@ -25,7 +25,7 @@ from agentrail.gateway.path_endpoint import (
 )
 from agentrail.gateway.protocols.response_stream import ResponseStream, SseWire
 from agentrail.gateway.protocols.wire_calls import (
-    Said,
+    SpokenAnswer,
     answer_first,
     find_session,
     known_answer,
@@ -126,7 +126,7 @@ async def carry_out_plan(  # noqa: PLR0913 - by keyword, where they are not the 
     asked: AskedT,
     decide: Callable[[AskedT, Status | None, Sequence[Message]], OpenAiPlan],
     session: Session | None,
-) -> ResponseStream[Own] | Said | HandledResponse:
+) -> ResponseStream[Own] | SpokenAnswer | HandledResponse:
     """Carry out the plan for a request, and return the response to it."""
     place = "input" if isinstance(call.body, ResponseBody) else "messages"
     name = named_by_client(None, call.head.headers.get("idempotency-key"))
@@ -195,13 +195,13 @@ async def _for_one_response(call: RouteCall, session: Session) -> AsyncIterator[
 
 async def answer_openai(
     call: RouteCall,
-    stream: ResponseStream[Own] | Said | HandledResponse,
+    stream: ResponseStream[Own] | SpokenAnswer | HandledResponse,
     parameters: OpenAiParameters,
     whole: Callable[[tuple[Frame, ...]], Frame],
     *,
     is_nameless: bool,
 ) -> Result:
-    if isinstance(stream, Said) and not parameters.is_stream:
+    if isinstance(stream, SpokenAnswer) and not parameters.is_stream:
         return answer_json(whole(stream.frames), headers=stream.headers)
     if not isinstance(stream, ResponseStream):
         return stream

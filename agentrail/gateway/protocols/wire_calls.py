@@ -182,7 +182,7 @@ async def noted_answer(
 
 
 @frozen(kw_only=True)
-class Said(WholeAnswer):
+class SpokenAnswer(WholeAnswer):
     """A response over SSE that is complete, in place of work of the session."""
 
     frames: tuple[Frame, ...]
@@ -190,7 +190,7 @@ class Said(WholeAnswer):
 
 def say_handled(
     wire: SseWire[Own], handled: HandledResponse, own: Own, status: Status | None
-) -> Said | HandledResponse:
+) -> SpokenAnswer | HandledResponse:
     """Let the assistant say a host plugin's answer, or a command's output. An error stays one."""
     if handled.status >= HTTPStatus.BAD_REQUEST:
         return handled
@@ -200,7 +200,7 @@ def say_handled(
     own_headers = {name.lower(): value for name, value in handled.headers.items()}
     body = b"".join(map(wire.encode, frames)) + last
     headers = {**dict(STREAM_HEADERS), **wire.headers, **own_headers}
-    return Said(body=body, content_type=CONTENT_TYPE, headers=headers, frames=frames)
+    return SpokenAnswer(body=body, content_type=CONTENT_TYPE, headers=headers, frames=frames)
 
 
 def stream_request(
@@ -265,7 +265,7 @@ async def answer_first(  # noqa: PLR0913 - same
     has_words: bool,
     response_id: str = "",
     first: tuple[Frame, ...] = (),
-) -> ResponseStream[Own] | Said | HandledResponse | None:
+) -> ResponseStream[Own] | SpokenAnswer | HandledResponse | None:
     """Check and apply decisions, and stream the response that waited for them. Return None if words follow."""
     check_decisions(session, decisions)
     if has_words:

@@ -164,7 +164,7 @@ LOST_CODE: Final = -32_000
 _FROM_PROCESS: Final = "from the process"
 """Marks errors of a process: it may use each code of ours."""
 
-REFUSALS: Final = (MCPError, ValidationError)
+LISTING_FAULTS: Final = (MCPError, ValidationError)
 """Raised for a list that a server does not give, or gives in an invalid form."""
 
 _CONNECT_SECONDS: Final = 5.0

@@ -354,7 +354,10 @@ class McpSource:
             try:
                 with trio.fail_after(self.server.timeout_seconds):
                     await self._list(connection)
-            except (*load_library().REFUSALS, trio.TooSlowError) as error:  # the tools stay as last listed
+            except (
+                *load_library().LISTING_FAULTS,
+                trio.TooSlowError,
+            ) as error:  # the tools stay as last listed
                 LOGGER.info(
                     "MCP server %s listed no tools: %s", self.name, self._hidden(describe_loss(error))
                 )
