@@ -28,7 +28,7 @@ def keep_private(*paths: str | os.PathLike[str]) -> None:
 
 
 def private_places() -> tuple[Path, ...]:
-    return tuple(path for path in (*_places,) if path.exists())
+    return tuple(path for path in (*_places,) if os.path.exists(path))  # noqa: PTH110 - Path raises for a name that is too long
 
 
 def private_below(root: Path) -> tuple[tuple[str, ...], ...]:

@@ -89,6 +89,7 @@ async def test_what_agentrail_keeps_inside_of_a_workspace_is_hidden_too(tmp_path
     (tmp_path / "data").mkdir()
     (tmp_path / ".agentrail" / "more").mkdir(parents=True)
     keep_private(tmp_path, tmp_path / ".agentrail" / "more", tmp_path / "data" / "below")
+    keep_private(tmp_path / ("x" * 300))  # a store that could not be opened: no file has such a name
     async with agentrail.open_supervisor(store="sqlite:", data_dir=tmp_path / "data") as supervisor:
         session = await supervisor.start_session(
             model=ScriptedModel([says("x")]), working_dir=str(tmp_path), tools=[]
@@ -98,6 +99,7 @@ async def test_what_agentrail_keeps_inside_of_a_workspace_is_hidden_too(tmp_path
             "grep -ras secret . ; ls data keys; echo x > data/new; echo done",
             ExecuteOptions(timeout_seconds=20),
         )
+    assert ran.output.endswith("done\n")
     assert "secret" not in ran.output
     assert "sessions.db" not in ran.output
     assert not (tmp_path / "data" / "new").exists()
