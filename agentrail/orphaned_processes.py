@@ -110,7 +110,7 @@ class ProcessList:
         # Existing files are not opened: neither a link nor a file of another user.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(path, flags, 0o600)
-        pid = _own_pid()
+        pid = own_pid()
         own = read_process_status(pid)
         if own is not None:
             os.write(descriptor, _line_of(NotedProcess(pid=pid, started=own.started, boot=_boot())))
@@ -212,7 +212,7 @@ def _boot() -> str:
         return ""
 
 
-def _own_pid() -> int:
+def own_pid() -> int:
     try:
         return int(os.readlink(_PROC.joinpath("self")))  # noqa: PTH115 - a number, not a path
     except OSError:
@@ -264,7 +264,7 @@ def _end(noted: Iterable[NotedProcess]) -> int:
 
 def _is_of(pid: int, groups: frozenset[int], marks: frozenset[bytes]) -> bool:
     status = read_process_status(pid)
-    if status is None or pid == _own_pid():
+    if status is None or pid == own_pid():
         return False
     return status.group in groups or not marks.isdisjoint(_environment_of(pid))
 

@@ -166,6 +166,8 @@ _IN_PLACE: Final[ContextVar[Outside]] = ContextVar("agentrail_outside", default=
 # The method itself, not a function around it: it is called for each read of a clock.
 current: Final[Callable[[], Outside]] = _IN_PLACE.get
 """Return the installed machine: the real one, unless another was installed."""
+current_run: Final = trio.lowlevel.current_trio_token
+"""Return the token of this Trio run, which is only compared."""
 
 
 @contextmanager

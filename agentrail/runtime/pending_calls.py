@@ -27,7 +27,7 @@ from agentrail.errors import (
     StopNotWritten,
     StoreUnavailable,
 )
-from agentrail.outside import Outside, current
+from agentrail.outside import Outside, current, current_run
 
 _STOPS: Final = (AbortCycle, AbortTool, StopSession)
 
@@ -96,7 +96,7 @@ class PendingCalls:
         self._key = key or session_id
         self._outside = outside or current()
         self._waiting = _NO_CALLS
-        self.run = trio.lowlevel.current_trio_token() if trio.lowlevel.in_trio_run() else None
+        self.run = current_run() if trio.lowlevel.in_trio_run() else None
         self._down: str | None = None
         self._is_rested = False
         self._prefix = ""
@@ -159,7 +159,7 @@ class PendingCalls:
             call.on_answered = None  # it may refer to the call: a cycle, which only the collector would free
 
     def _register(self, signal_id: SignalId, call: PendingCall) -> PendingCall:
-        if self.run is not None and trio.lowlevel.current_trio_token() is not self.run:
+        if self.run is not None and current_run() is not self.run:
             need_trio(self.run)  # it raises; compared here, because the usual call costs no function
         if not self._waiting:
             self._waiting = {}

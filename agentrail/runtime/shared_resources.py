@@ -11,6 +11,7 @@ from attrs import define, field
 from agentrail.actors.actor_types import ActorView
 from agentrail.errors import OptionError, SessionDown
 from agentrail.messages import SessionId
+from agentrail.outside import current_run
 from agentrail.runtime.assembly import Dependencies
 from agentrail.runtime.branch import Branch
 from agentrail.runtime.ended_sessions import EndedSessions
@@ -73,7 +74,7 @@ class SessionEntry:
 @define(eq=False, kw_only=True)
 class Shared:
     nursery: trio.Nursery
-    run: trio.lowlevel.TrioToken = field(factory=trio.lowlevel.current_trio_token)
+    run: trio.lowlevel.TrioToken = field(factory=current_run)
     keeping: Keeping | None
     dependencies: Dependencies = field(init=False)  # they refer to parts, which hold this object
     ended: EndedSessions

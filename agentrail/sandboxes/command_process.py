@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 from agentrail import outside
 from agentrail.abc import ExecuteResult
 from agentrail.core.values.terminal_text import PrintedText
-from agentrail.orphaned_processes import MARKER, current_list
+from agentrail.orphaned_processes import MARKER, current_list, own_pid
 from agentrail.process_account import note_started, note_stopped
 from agentrail.sandboxes.bubblewrap import CALL_FILTER, Confining
 from agentrail.sandboxes.process_tree import GRACE_SECONDS, KILL_SECONDS, ProcessTree, StoppedTree
@@ -238,8 +238,7 @@ class _Running:
                 stopped = await self.tree.stop()
                 ended = len(stopped.found) - len(stopped.found & stopped.left)
                 note_stopped(self.tree.group, ended=ended, left=stopped.left)
-                of_run = current_list()
-                if of_run is not None and not stopped.left:
+                if (of_run := current_list()) is not None and not stopped.left:
                     of_run.ended(self.tree.group, self.tree.token)
                 self.process.kill()
         return stopped
@@ -460,8 +459,7 @@ class _Pipe:
 
 def _note_started(tree: ProcessTree) -> None:
     note_started(tree.group)
-    of_run = current_list()
-    if of_run is not None:
+    if (of_run := current_list()) is not None:
         of_run.started(tree.group, tree.token)
 
 
@@ -470,12 +468,12 @@ def _noting(mark: str) -> Iterator[None]:
     """Record a mark before a process with it exists: a crash right after the start must leave none behind."""
     of_run = current_list()
     if of_run is not None:
-        of_run.started(os.getpid(), mark)
+        of_run.started(own_pid(), mark)
     try:
         yield
     finally:
         if of_run is not None:
-            of_run.ended(os.getpid(), mark)
+            of_run.ended(own_pid(), mark)
 
 
 def _start(program: Program, ends: _Ends) -> AbstractAsyncContextManager[_Running]:

@@ -515,13 +515,12 @@ class RemoteSandbox:
         Cancellation: Shielded, with a time limit.
         """
         headers = {SETTLED_HEADER: str(min(self._open_numbers, default=0))}
-        is_gone = False
         try:
             with trio.CancelScope(shield=True):
                 reply = await self._connection.send(
                     "POST", f"{path}/stop", headers=headers, within_seconds=STOP_SECONDS
                 )
-            is_gone = decode_as(StoppedOperation, reply.body).is_gone
+            is_gone: bool = decode_as(StoppedOperation, reply.body).is_gone
         except (NoAnswer, UnreadableWire) as none:
             is_gone = isinstance(none, NoAnswer) and none.is_lost
         if not is_gone:
