@@ -490,7 +490,7 @@ class Bridge(Generic[Own]):
         return Bridged(response, own), frames
 
     def say(self, own: Own, text: str, number: int, at_ms: int) -> tuple[Frame, ...]:
-        """Return the frames of a complete response that is no work of the session, whose last event has this number."""
+        """Return all frames of a response with this text, which no model gave. `number` is that of the session's last event."""
         name, said = f"m{number}.{at_ms}", AssistantMessage(content=(Text(text=text),), model="")
         changes: tuple[ResponseChange, ...] = (
             Begun(name),
