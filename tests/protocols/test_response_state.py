@@ -9,7 +9,15 @@ from agentrail import events
 from agentrail.core.protocol.effects import Publish
 from agentrail.core.session.inline_tags import visible_in
 from agentrail.core.session.views import snapshot_of
-from agentrail.messages import ApprovalId, CallId, ClientCallRef, QuestionRef, SessionId, ToolResult
+from agentrail.messages import (
+    ApprovalId,
+    CallId,
+    ClientCallRef,
+    QuestionRef,
+    SessionId,
+    TokenUsage,
+    ToolResult,
+)
 from agentrail.protocols.response_changes import (
     ApprovalAsked,
     Begun,
@@ -32,6 +40,7 @@ from agentrail.protocols.response_state import (
     follow_event,
     pause_response,
     resume_response,
+    text_of_handled,
 )
 from tests.core.drawn_lives import lives, steps
 from tests.protocols.test_ai_ui import (
@@ -434,3 +443,30 @@ def test_an_approval_that_is_asked_again_shows_its_call_once():
         ApprovalId("a1"),
         ApprovalId("a2"),
     ]
+
+
+def test_words_that_no_model_gave_are_a_whole_response():
+    """A command's output is a message of the assistant: one part, its text, and an end that used nothing."""
+    bridge = Bridge(lambda own, change, response: ((*own, change), ((change, response.response_id),)))
+    frames = bridge.say((), "Two notes.", 12, 5)
+    changes, names = [change for change, _ in frames], {name for _, name in frames}
+    screen = Screen()
+    screen.take(changes)
+    assert screen.told == (["Two notes."], {})
+    assert [(one.kind, one.usage) for one in only(ResponseEnd, changes)] == [("finished", TokenUsage())]
+    assert names == {only(Begun, changes)[0].response_id}
+    again = {name for _, name in bridge.say((), "Two notes.", 13, 5)}
+    assert again.isdisjoint(names), "the next response of the session has an id of its own"
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ({"lines": ["Two notes.", 7]}, "Two notes.\n7"),
+        ({"text": "Done."}, "Done."),
+        ({"text": 7, "b": 1}, '{"b":1,"text":7}'),
+    ],
+)
+def test_an_answer_in_place_of_work_is_read_as_words(body, text):
+    """Lines of a command, a text, or the JSON of anything else."""
+    assert text_of_handled(body) == text
