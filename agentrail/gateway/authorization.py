@@ -265,8 +265,8 @@ def is_origin(given: str) -> bool:
 
 def judge_query(head: CallHead) -> ErrorAnswer | None:
     """Refuse a token in the query string or the path, which end up in logs and proxies."""
-    spelled = [_decoded(pair.partition("=")[0]).lower() for pair in re.split("[&;]", head.query)]
-    names = {_NO_NAME.sub("", name) for name in spelled}
+    spelled = re.split("[&;]", head.query)
+    names = {_NO_NAME.sub("", _decoded(pair.partition("=")[0]).lower()) for pair in spelled}
     if names.isdisjoint(_TOKEN_NAMES) and not _TOKEN.search(f"{_decoded(head.query)} {head.path}"):
         return None
     return error_answer(

@@ -608,7 +608,9 @@ class PathEndpoint:
         if draw is None or charge is None:
             return
         pace = call.gateway.allowances.by_charge[charge].pace
-        call.more_headers.update(limit_headers(charge, pace.count, pace.window_seconds, draw))
+        policy = f'"{charge}";q={pace.count};w={math.ceil(pace.window_seconds)}'
+        left = f'"{charge}";r={draw.left};t={draw.full_in_seconds}'
+        call.more_headers.update({"ratelimit-policy": policy, "ratelimit": left})
         if not draw.is_allowed:
             wait = {"retry-after": f"{draw.retry_after_seconds}"}
             raise CallRefused(
@@ -707,13 +709,6 @@ def answer_refusing(refused: ErrorAnswer, encode: EncodeError = ErrorAnswer.enco
     if refused.code == "draining":
         headers["connection"] = "close"
     return WholeAnswer(body=encode(refused), status=refused.status, headers=headers)
-
-
-def limit_headers(charge: str, count: int, window_seconds: float, draw: Draw) -> dict[str, str]:
-    return {
-        "ratelimit-policy": f'"{charge}";q={count};w={math.ceil(window_seconds)}',
-        "ratelimit": f'"{charge}";r={draw.left};t={draw.full_in_seconds}',
-    }
 
 
 def guarded(endpoint: PathEndpoint, gateway: Gateway) -> AsgiApp:

@@ -345,7 +345,10 @@ def make_body(kind: type[B], plain: dict[str, Any], limits: Limits, *, size: int
     except msgspec.ValidationError as error:
         _refuse_field_of(str(error))
     if isinstance(body, ChatBody):
-        _check_size_without_files(size, body, limits)
+        # What attachments contain does not count, but for escapes in it.
+        own_size = size - sum(len(file.base64) for file in body.attachments)
+        if own_size > limits.max_body_bytes:
+            _refuse_what_is_beside(limits)
     _check_values(body, limits)
     return body
 
@@ -425,12 +428,6 @@ def _refuse_field_of(fault: str) -> NoReturn:
         path = f"{path}.{missing[1]}" if path else missing[1]
         refuse_field(path, "is missing")
     refuse_field(path, f"is invalid: {said}")
-
-
-def _check_size_without_files(size: int, body: ChatBody, limits: Limits) -> None:
-    """Refuse a large body unless its attachments make it large. Escapes in them do not count."""
-    if size - sum(len(file.base64) for file in body.attachments) > limits.max_body_bytes:
-        _refuse_what_is_beside(limits)
 
 
 def _refuse_what_is_beside(limits: Limits) -> NoReturn:

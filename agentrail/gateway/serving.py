@@ -67,7 +67,7 @@ def fault_of_head(head: bytes, request: HttpRequest) -> int | None:
     """
     if request.http_version not in _VERSIONS:
         return _OTHER_VERSION
-    names = [name for name, _ in request.headers]
+    names = dict(request.headers)
     if b"transfer-encoding" in names and (b"content-length" in names or request.http_version == b"1.0"):
         return _BAD_REQUEST
     if _BARE_END.search(head) or _FOLDED.search(head):

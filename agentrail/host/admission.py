@@ -1,6 +1,6 @@
 """Intake of messages in the caller's task: ownership of the session, plugins, and repetition, in this order."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -527,7 +527,12 @@ class Intake:
         if (request.tenant_id, request.user_id) != (owner.tenant_id, owner.user_id):
             message = "the message names another tenant or user than its sender; omit both"
             raise PrincipalMismatch(message)
-        check_names((("agent_id", request.agent_id or None), ("client_id", request.client_id)))
+        names = (("agent_id", request.agent_id or None), ("client_id", request.client_id))
+        faults = [
+            fault for name, value in names if value is not None and (fault := fault_of_name(name, value))
+        ]
+        if faults:
+            raise IdInvalid(faults)
         return owner
 
     def _agent_of(self, facts: SessionFacts | None) -> str:
@@ -549,11 +554,3 @@ async def _leave(request: HostRequest) -> None:
 
 def mint_session() -> SessionId:
     return SessionId(f"s-{current().ids(9)}")
-
-
-def check_names(names: Iterable[tuple[str, str | None]]) -> None:
-    """Raise if a name is not a valid id."""
-    faults = [fault_of_name(name, value) for name, value in names if value is not None]
-    told = [fault for fault in faults if fault is not None]
-    if told:
-        raise IdInvalid(told)

@@ -387,11 +387,9 @@ class RequestTrack:
             if before.status != standing.status:
                 self._tell()
 
-    def learn_window(self, tokens: int | None) -> None:
-        self._record = replace(self.record, context_window=tokens)
-
-    def end(self, text: str) -> None:
-        self._is_behind, self._record = False, replace(record_behind(self._record, self.standing), text=text)
+    def end(self, text: str, window: int | None = None) -> None:
+        record = record_behind(self._record, self.standing)
+        self._is_behind, self._record = False, replace(record, text=text, context_window=window)
         if self._on_change is not None:
             self._on_change(self)
         self._tell()
@@ -748,14 +746,14 @@ async def find_standing(session: Session, request_id: str) -> tuple[RequestStand
 
 async def end_track(session: Session | None, track: RequestTrack) -> None:
     """Read the answer of a request that has ended, and publish its end, even if cancelled."""
-    standing, text = track.standing, ""
+    standing, text, window = track.standing, "", track.record.context_window
     try:
-        if session is not None and track.record.context_window is None:
-            track.learn_window(window_of(session))
+        if session is not None and window is None:
+            window = window_of(session)
         if session is not None and standing.is_kept:
             text = await _answer_of(session, standing)
     finally:  # in every case: other tasks wait for it
-        track.end(text)
+        track.end(text, window)
 
 
 async def _answer_of(session: Session, standing: RequestStanding) -> str:

@@ -438,12 +438,8 @@ def _plan(request: ModelRequest) -> SceneTurn:
     prompt = _words_of(request.messages[start]) if request.messages else ""
     cycle, before = request.messages[start + 1 :], request.messages[:start]
     tools = {} if request.tool_choice == "none" else {spec.name: spec for spec in request.tools}
-    calls = {
-        call.call_id: call
-        for message in cycle
-        if isinstance(message, AssistantMessage)
-        for call in message.calls
-    }
+    answers = [message for message in cycle if isinstance(message, AssistantMessage)]
+    calls = {call.call_id: call for message in answers for call in message.calls}
     results = [
         (calls[result.call_id], result)
         for message in cycle
@@ -451,9 +447,9 @@ def _plan(request: ModelRequest) -> SceneTurn:
         for result in message.results
         if result.call_id in calls
     ]
-    place = sum(isinstance(message, AssistantMessage) for message in cycle)
-    has_failed = any(result.is_error for _, result in results[-_last_batch(cycle) :])
-    staged = decide_turn(request.model_name, prompt, place, has_failed=has_failed)
+    last_batch = max(len(answers[-1].calls), 1) if answers else 1
+    has_failed = any(result.is_error for _, result in results[-last_batch:])
+    staged = decide_turn(request.model_name, prompt, len(answers), has_failed=has_failed)
     if staged is not None:
         known = tuple([call for call in staged.calls if call[0] in tools])
         return evolve(staged, text=_steered(cycle) + staged.text, calls=known)
@@ -462,11 +458,6 @@ def _plan(request: ModelRequest) -> SceneTurn:
     return SceneTurn(
         text=(INTRODUCTION if is_greeting else "") + _steered(cycle) + plan.text, calls=plan.calls
     )
-
-
-def _last_batch(cycle: Sequence[Message]) -> int:
-    sizes = [len(message.calls) for message in cycle if isinstance(message, AssistantMessage)]
-    return max(sizes[-1], 1) if sizes else 1
 
 
 def _cycle_start(messages: Sequence[Message]) -> int:

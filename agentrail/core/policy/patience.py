@@ -61,10 +61,6 @@ class Attempts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     compacted: bool = False
     failed: tuple[tuple[str, str], ...] = ()
 
-    def next_turn(self) -> "Attempts":
-        """Return the attempts of a new turn, with the model of the previous turn."""
-        return Attempts(model=self.model)
-
 
 class RetryAfter(msgspec.Struct, frozen=True, gc=False):
     """Retry with the same model after a pause."""

@@ -8,7 +8,7 @@ from typing import Final, Literal, assert_never
 import msgspec
 from msgspec.structs import replace
 
-from agentrail.core.policy.patience import FIRST_REPORT_MS, StallClock, decide_stall
+from agentrail.core.policy.patience import FIRST_REPORT_MS, Attempts, StallClock, decide_stall
 from agentrail.core.policy.request_context import Outgoing, outgoing
 from agentrail.core.policy.response_format import Accepted, Rejected, RepairTurn, ResponseFormat, document_in
 from agentrail.core.protocol.actions import ResolveApproval
@@ -485,7 +485,7 @@ def begin_turn(step: StepContext) -> Next:
     if turn == config.max_turns:
         step.publish(MaxTurnsReached(turns=config.max_turns))
     step.data.cycle = msgspec.structs.replace(
-        before, turn=turn, attempts=before.attempts.next_turn(), handed=None, context=None
+        before, turn=turn, attempts=Attempts(model=before.attempts.model), handed=None, context=None
     )
     return ask_and_send(step)
 

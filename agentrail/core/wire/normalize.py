@@ -170,20 +170,17 @@ def _settled_text(block: Text) -> Text:
     return block if type(given) is str and given.isascii() else settled(block)
 
 
-def _settled_usage(usage: TokenUsage) -> TokenUsage:
-    return usage if _is_sound(usage) else settled(usage)
-
-
 def _members(values: Any) -> Any:  # sets stay sets, so there is no order to lose
     members = [_settled(member) for member in values]
     return values if all(one in values for one in members) else frozenset(members)
 
 
-def _is_sound(usage: TokenUsage) -> bool:
+def _settled_usage(usage: TokenUsage) -> TokenUsage:
     # It refuses negative numbers and invalid prices. The remaining case is a server that counts in another
     # type.
     counts: Any = usage.input + usage.output + usage.cache_read + usage.cache_write + usage.reasoning
-    return type(counts) is int and counts.bit_length() <= MAX_BITS and type(usage.cost_usd) in _PRICES
+    is_sound = type(counts) is int and counts.bit_length() <= MAX_BITS and type(usage.cost_usd) in _PRICES
+    return usage if is_sound else settled(usage)
 
 
 def _each(values: tuple[Any, ...]) -> tuple[Any, ...]:
