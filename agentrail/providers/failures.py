@@ -215,13 +215,9 @@ _BY_STATUS: Final[Mapping[int, Kind]] = MappingProxyType(
         403: Authentication,
         408: Timeout,
         429: RateLimited,
-        500: Overloaded,
-        502: Overloaded,
-        503: Overloaded,
-        504: Overloaded,
-        529: Overloaded,
     }
 )
+"""Those below 500. From there on the server failed, or a proxy in front of it, such as Cloudflare with 520 to 527."""
 
 OVERFLOW: Final = (
     r"prompt (is )?too long",  # Anthropic, Ollama
@@ -329,15 +325,16 @@ def _kind(status: int | None, fault: _Fault) -> Kind:
     for code in fault.codes:
         if code in _BY_CODE:
             return _BY_CODE[code]
-    if status is not None and status in _BY_STATUS:
-        return _BY_STATUS[status]
+    by_status = None if status is None else _kind_of_status(status)
+    if by_status is not None:
+        return by_status
     if status in {None, 400, 413} and _OVERFLOW.search(fault.message):
         return ContextWindowExceeded
     if status == 404:  # noqa: PLR2004 - a status is its own name
         # The path is fixed, so a compatible server that returns 404 does not know the model.
         return ModelNotFound
     vague = next((_BY_VAGUE_CODE[code] for code in fault.codes if code in _BY_VAGUE_CODE), None)
-    if vague is Overloaded and status is not None and status < 500:  # noqa: PLR2004 - a status is its own name
+    if vague is Overloaded and status is not None:
         return BadRequest  # Ollama writes `api_error` for every refusal, and a retry would fail too
     return vague or (BadRequest if status is not None else Overloaded)
 
@@ -346,7 +343,11 @@ def _kind_of_page(status: int) -> Kind:
     """Classify a response of another format: a proxy's page, or a different kind of server."""
     if status < 300:  # noqa: PLR2004 - a status is its own name
         return ProtocolError
-    return _BY_STATUS.get(status, BadRequest)
+    return _kind_of_status(status) or BadRequest
+
+
+def _kind_of_status(status: int) -> Kind | None:
+    return Overloaded if status >= 500 else _BY_STATUS.get(status)  # noqa: PLR2004 - a status is its own name
 
 
 # --- advice

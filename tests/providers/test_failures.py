@@ -87,6 +87,8 @@ def _anthropic(kind: str, message: str = "no") -> dict[str, object]:
         (503, "", Overloaded),
         (504, _anthropic("timeout_error"), Timeout),
         (529, _anthropic("overloaded_error"), Overloaded),
+        (522, "<html><title>Connection timed out</title></html>", Overloaded),  # Cloudflare's own statuses
+        (520, _openai(), Overloaded),
         (400, _google("INVALID_ARGUMENT"), BadRequest),
         (400, _google("INVALID_ARGUMENT", reason="API_KEY_INVALID"), Authentication),
         (400, _google("INVALID_ARGUMENT", TOO_MANY), ContextWindowExceeded),
