@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Any, Final, Self
 
 from agentrail.abc import MAX_EMBEDDED, Secret
@@ -104,9 +103,7 @@ class OpenAIEmbedder:
         """Return the embedder. It connects on first use."""
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
 

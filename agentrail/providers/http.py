@@ -9,8 +9,9 @@ import zlib
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from socket import gaierror
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Final, Self, cast
 from urllib.parse import urlsplit
 from urllib.request import getproxies
@@ -77,7 +78,6 @@ _REFUSAL_SECONDS: Final = 5.0
 _TIMEOUT: Final = httpx.Timeout(connect=10, read=None, write=30, pool=30)
 _LIMITS: Final = httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=60)
 _CLOSING_SECONDS: Final = 2.0
-_PLAIN: Final[Mapping[str, str]] = MappingProxyType({"accept-encoding": "identity"})
 _WINDOWS: Final[Mapping[str, int]] = MappingProxyType(
     {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 )
@@ -165,9 +165,7 @@ class HttpClients:
         """Return the clients. They connect on first use."""
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
@@ -218,8 +216,7 @@ class HttpClients:
         self._requests += 1
         self._open_responses += 1
         try:
-            headers = {**_PLAIN, **post.headers}
-            request = client.build_request("POST", post.url, headers=headers, content=post.body)
+            request = client.build_request("POST", post.url, headers=post.headers, content=post.body)
             request.stream = OnePiece(post.body)
             with _translated(post.vendor), _answered_by(deadline, post.vendor):
                 response = await client.send(request, stream=True)
@@ -280,9 +277,8 @@ class HttpClients:
     async def _text_of(self, method: str, post: Post, max_bytes: int) -> str:
         client = self._client_for(post)
         self._requests += 1
-        headers = {**_PLAIN, **post.headers}
         with _translated(post.vendor):
-            async with client.stream(method, post.url, headers=headers, content=post.body) as response:
+            async with client.stream(method, post.url, headers=post.headers, content=post.body) as response:
                 if response.status_code != httpx.codes.OK:
                     raise failure_of(_answer(response, await _read_refusal(response)), post.vendor)
                 return await _read_document(response, max_bytes)
@@ -299,12 +295,17 @@ class HttpClients:
             _keep_headers_out_of_logs()
             with _refused_settings(post.vendor):
                 client = self._clients[key] = httpx.AsyncClient(
+                    headers={
+                        "accept-encoding": "identity"
+                    },  # compressed data arrives in larger pieces, and so later
                     verify=self._context(post.verify) if _may_need_tls(parts.scheme, post) else _NO_ROOTS,
                     trust_env=post.trust_env,
                     http2=post.http2,
                     limits=_LIMITS,
                     timeout=_TIMEOUT,
                     follow_redirects=False,  # the key must not reach another host
+                    # Sessions share this client, and a cookie of one must not travel with the key of another.
+                    cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
                 )
         return client
 

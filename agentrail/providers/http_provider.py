@@ -132,11 +132,7 @@ _DRAIN_SECONDS: Final = 0.25
 _CHUNKS_AT_A_TIME: Final = 1_000
 _WITH_USAGE: Final = (UsageUpdate, Completed)  # almost no chunk is either, so most are tested once
 _HEADERS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "content-type": "application/json",
-        "accept": "text/event-stream",
-        "accept-encoding": "identity",  # compressed data arrives in larger pieces, and so later
-    }
+    {"content-type": "application/json", "accept": "text/event-stream"}
 )
 
 

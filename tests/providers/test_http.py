@@ -122,6 +122,15 @@ async def test_a_server_that_does_not_speak_responses(body, kind):
     assert not caught.value.retryable
 
 
+async def test_a_cookie_is_neither_kept_nor_sent():
+    """Sessions with different keys share a client, and one cookie that no header can carry made every later request fail."""
+    answer = reply(transcript(OpenAIChat), set_cookie="session=wörld")
+    async with open_server(answer) as server, HttpClients() as http:
+        for _ in range(2):
+            await ask(provider_at(server.url, OpenAIChat, http))
+        assert "cookie" not in server.headers()
+
+
 async def test_an_event_without_data_is_no_event_for_a_reader():
     """Names, ids and retry times of the transport say nothing."""
     events = b"event: hello\n\nretry: 10\n\n" + transcript(OpenAIChat)
