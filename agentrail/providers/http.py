@@ -304,6 +304,7 @@ class HttpClients:
                     limits=_LIMITS,
                     timeout=_TIMEOUT,
                     follow_redirects=False,  # the key must not reach another host
+                    event_hooks={"response": [_hide_redirect]},
                     # Sessions share this client, and a cookie of one must not travel with the key of another.
                     cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
                 )
@@ -383,10 +384,17 @@ async def _events(
             raise failure_of(_answer(response, await _read_refusal(response)), vendor)
 
 
+async def _hide_redirect(response: httpx.Response) -> None:
+    # The library parses the target even if it does not follow it, and fails for some with errors of several types.
+    if response.has_redirect_location:
+        response.extensions["location"] = response.headers.pop("location")
+
+
 def _answer(response: httpx.Response, body: str) -> Answer:
+    headers = {name.lower(): text for name, text in response.headers.items()}
     return Answer(
         status=response.status_code,
-        headers=MappingProxyType({name.lower(): text for name, text in response.headers.items()}),
+        headers=MappingProxyType({"location": response.extensions.get("location", ""), **headers}),
         body=body,
         now=datetime.datetime.fromtimestamp(outside.wall(), datetime.UTC),
         url=str(response.request.url),

@@ -18,6 +18,7 @@ from agentrail.app import list_models
 from agentrail.core.protocol.request import Chunk
 from agentrail.errors import (
     Authentication,
+    BadRequest,
     Overloaded,
     ProtocolError,
     ProviderError,
@@ -129,6 +130,15 @@ async def test_a_cookie_is_neither_kept_nor_sent():
         for _ in range(2):
             await ask(provider_at(server.url, OpenAIChat, http))
         assert "cookie" not in server.headers()
+
+
+@pytest.mark.parametrize(
+    "target", ["mailto:a@example.com", "http://xn--zz--z.com/", "https://example.com:port/"]
+)
+async def test_a_redirect_to_no_usable_address_is_a_refusal(target):
+    """Not a broken connection, which would be tried again, nor an error of the library."""
+    with pytest.raises(BadRequest, match=r"answered 302.*base_url"):
+        await ask_once(OpenAIChat, reply("moved", status="302 Found", kind="text/html", location=target))
 
 
 async def test_an_event_without_data_is_no_event_for_a_reader():
