@@ -480,7 +480,7 @@ class _Metered:
     """A response that limits its size in memory, and is read as UTF-8 whatever its header says."""
 
     def __init__(self, response: httpx.Response, activity: LastActivity) -> None:
-        self.headers = response.headers
+        self.headers = {"content-type": "text/event-stream"}  # the event source does not know upper case
         self._texts = self._read(response, activity)
         self.since_event_bytes = 0
 

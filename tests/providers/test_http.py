@@ -141,6 +141,12 @@ async def test_a_redirect_to_no_usable_address_is_a_refusal(target):
         await ask_once(OpenAIChat, reply("moved", status="302 Found", kind="text/html", location=target))
 
 
+async def test_the_type_of_a_stream_may_be_written_in_capitals():
+    """RFC 9110, 8.3.1: a media type has no case."""
+    chunks, _, _ = await ask_once(OpenAIChat, reply(transcript(OpenAIChat), kind="Text/Event-Stream"))
+    assert completed(chunks).message.text == HELLO
+
+
 async def test_an_event_without_data_is_no_event_for_a_reader():
     """Names, ids and retry times of the transport say nothing."""
     events = b"event: hello\n\nretry: 10\n\n" + transcript(OpenAIChat)
