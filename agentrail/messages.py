@@ -124,7 +124,7 @@ class ToolCall(TaggedValue, frozen=True, kw_only=True):
         call_id: Unique in its session. Equal in deltas, events, history and approvals.
         name: As the model wrote it, even of an unknown tool.
         arguments: The model's JSON object, frozen. None if it sent anything else.
-        malformed: The text it sent instead of a JSON object, otherwise None.
+        malformed: The text it sent instead of a JSON object, empty if it was cut before that. Otherwise None.
     """
 
     call_id: CallId

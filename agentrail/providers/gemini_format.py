@@ -179,9 +179,9 @@ class GeminiStream:
             self.draft.opaque({SIGNATURE: signature})
         started = self.draft.start_call(text_of(call, "id"), text_of(call, "name"))
         chunks.append(started)
-        arguments = call.get("args")
-        if arguments not in (None, {}):
-            chunks.append(self.draft.arguments(started.index, encode_json(arguments).decode()))
+        arguments = {} if call.get("args") is None else call["args"]
+        whole = self.draft.arguments(started.index, encode_json(arguments).decode())
+        chunks += [whole] if arguments != {} else []
 
     # --- the end
 

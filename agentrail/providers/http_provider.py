@@ -116,7 +116,7 @@ class AnswerChunks:
         content: list[AssistantBlock] = []
         for block in message.content:
             if isinstance(block, ToolCall) and block.name == self.name:
-                written = block.malformed or json.dumps(block.arguments, ensure_ascii=False)
+                written = block.malformed or json.dumps(block.arguments or {}, ensure_ascii=False)
                 content.append(Text(text=next(said, "") or written))
             else:
                 content.append(block)

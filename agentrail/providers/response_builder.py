@@ -11,13 +11,12 @@ from agentrail.core.protocol.request import (
     TextDelta,
     ToolCallStarted,
 )
-from agentrail.core.values.toolbox import parse_arguments
+from agentrail.core.values.toolbox import read_call
 from agentrail.errors import ProtocolError
 from agentrail.errors.advice import Advice, advise, with_advice
 from agentrail.messages import (
     AssistantBlock,
     AssistantMessage,
-    CallId,
     JsonObject,
     Opaque,
     StopReason,
@@ -32,9 +31,8 @@ MAX_PIECES: Final = 10_000
 
 _BYTES_PER_TOKEN = 4
 _MAX_BELIEVED_TOKENS = 1_000_000_000
-_MAY_BE_EMPTY: frozenset[StopReason] = frozenset(
-    {"refused", "max_tokens", "stop_sequence", "pause", "context_window"}
-)
+_CUTS: frozenset[StopReason] = frozenset({"refused", "max_tokens", "context_window"})
+_MAY_BE_EMPTY: frozenset[StopReason] = frozenset({*_CUTS, "stop_sequence", "pause"})
 
 
 class _Text:
@@ -200,6 +198,11 @@ class ResponseBuilder:
         if not blocks and stop_reason not in _MAY_BE_EMPTY:
             message = f"the provider answered with nothing (stop reason {stop_reason!r})"
             raise ProtocolError(with_advice(message, advise(Advice.EMPTY)))
+        last = blocks[-1] if blocks else None
+        if stop_reason in _CUTS and isinstance(last, ToolCall) and not self._calls[-1].pieces:
+            # Cut before its first argument. It must not pass for a call without arguments, which would run.
+            cut = ToolCall(call_id=last.call_id, name=last.name, arguments=None, malformed="")
+            blocks = (*blocks[:-1], cut)
         return Completed(
             stop_reason, AssistantMessage(content=blocks, model=self._model, stop_reason=stop_reason), usage
         )
@@ -221,7 +224,7 @@ class ResponseBuilder:
                     return None
                 return Thinking(text=text, signature=block.signature, provider=self._provider)
             case _Call():
-                return _call(block)
+                return read_call(block.call_id, block.name, "".join(block.pieces))
             case _:
                 return Opaque(provider=self._provider, payload=block)
 
@@ -252,15 +255,6 @@ def _missing(pieces: list[str], whole: str) -> str:
         return whole[len(said) :]
     pieces[:] = [whole]
     return ""
-
-
-def _call(draft: _Call) -> ToolCall:
-    written = "".join(draft.pieces)
-    arguments = parse_arguments(written)
-    # A sentence for the model. The core recognises it when it checks the call.
-    if isinstance(arguments, str):
-        return ToolCall(call_id=CallId(draft.call_id), name=draft.name, arguments=None, malformed=written)
-    return ToolCall(call_id=CallId(draft.call_id), name=draft.name, arguments=arguments)
 
 
 def usage_in(

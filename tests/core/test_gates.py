@@ -2,9 +2,10 @@
 
 from hypothesis import given, strategies as st
 
-from agentrail.core.policy.calls import Refused, settle_call_ids, validate_call
+from agentrail.core.policy.calls import CUT_OFF, Refused, settle_call_ids, validate_call
 from agentrail.core.values.history import GrowingSet
-from agentrail.core.values.toolbox import Toolbox, read_call
+from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
+from agentrail.messages import CallId, ToolCall
 from agentrail.testing import strategies
 
 
@@ -13,6 +14,13 @@ def test_without_tools_the_model_is_told_to_do_without():
     said = 'Unknown tool "read_file". There are no tools in this session: answer without.'
     refusal = validate_call(read_call("c1", "read_file", "{}"), Toolbox(), "tool_use", withheld=False)
     assert refusal == Refused(text=said, unknown=True)
+
+
+def test_a_call_that_was_cut_before_its_first_argument_does_not_run():
+    """Whatever cut it: a tool without required parameters would run with its defaults, which the model did not choose."""
+    tools = Toolbox([ToolSpec(name="clean", description="Delete files.", parameters={"type": "object"})])
+    cut = ToolCall(call_id=CallId("c1"), name="clean", arguments=None, malformed="")
+    assert validate_call(cut, tools, "refused", withheld=False) == Refused(text=CUT_OFF)
 
 
 @given(responses=st.lists(st.lists(strategies.tool_calls(), max_size=5).map(tuple), max_size=5))

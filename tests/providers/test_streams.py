@@ -170,6 +170,43 @@ def test_calls_are_assembled(wire, called, name):
     assert starts == list(range(len(CALLED[called])))
 
 
+CALL = {"id": "c1", "call_id": "c1", "name": "clean"}
+CUT: dict[str, list[dict[str, Any]]] = {
+    "openai_chat": [
+        {"choices": [{"delta": {"tool_calls": [{"id": "c1", "function": {"name": "clean"}}]}}]},
+        {"choices": [{"delta": {}, "finish_reason": "length"}]},
+    ],
+    "openai_responses": [
+        {"type": "response.output_item.added", "item": {**CALL, "type": "function_call"}},
+        {"type": "response.incomplete", "response": {"status": "incomplete"}},
+    ],
+    "anthropic": [
+        {
+            "type": "content_block_start",
+            "index": 0,
+            "content_block": {**CALL, "type": "tool_use", "input": {}},
+        },
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "max_tokens"}},
+        {"type": "message_stop"},
+    ],
+    "gemini": [
+        {"candidates": [{"content": {"parts": [{"functionCall": CALL}]}, "finishReason": "MAX_TOKENS"}]}
+    ],
+}
+
+
+@pytest.mark.parametrize("wire", READERS)
+def test_a_call_cut_before_its_first_argument_is_no_call_without_arguments(wire):
+    """It would run with the defaults of its tool. Gemini sends calls whole, so there it is one."""
+    reader = reader_of(wire)
+    chunks = [chunk for event in CUT[wire] for chunk in reader.feed(json.dumps(event))]
+    end = completed([*chunks, *reader.close()])
+    assert end.stop_reason == "max_tokens"
+    (call,) = end.message.calls
+    assert (call.arguments, call.malformed) == (({}, None) if wire == "gemini" else (None, ""))
+
+
 @each(("wire", "kind", "name"), _rows(FAULTS))
 def test_a_fault_in_the_stream_is_a_typed_error(wire, kind, name):
     """Errors that come as events, events that are none, and answers of nothing raise the error by the table."""

@@ -53,6 +53,8 @@ def validate_call(
     if spec is None:
         return Refused(text=_unknown(call.name, tools), unknown=True)
     parsed = parse_arguments(call.malformed or "") if call.arguments is None else call.arguments
+    if call.malformed == "":  # the response ended before the first argument
+        parsed = CUT_OFF
     if isinstance(parsed, str):
         return Refused(text=CUT_OFF if stop_reason == "max_tokens" else parsed)
     arguments = spec.with_defaults(parsed)
