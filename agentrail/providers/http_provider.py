@@ -78,7 +78,7 @@ class AnswerChunks:
 
     chunks: AsyncIterator[Chunk]
     name: str
-    _said: dict[int, str] = field(factory=dict, init=False)
+    _said: dict[int, list[str]] = field(factory=dict, init=False)
 
     @property
     def pinged_at(self) -> float | None:
@@ -100,10 +100,10 @@ class AnswerChunks:
     def _read(self, chunk: Chunk) -> Chunk | None:
         match chunk:
             case ToolCallStarted(index=index, name=self.name):
-                self._said[index] = ""
+                self._said[index] = []
                 return None
             case ArgumentsDelta(index=index, text=text) if index in self._said:
-                self._said[index] += text
+                self._said[index].append(text)
                 return TextDelta(text) if text else None
             case Completed(message=message):
                 return self._with_answer(chunk, message)
@@ -117,7 +117,7 @@ class AnswerChunks:
         for block in message.content:
             if isinstance(block, ToolCall) and block.name == self.name:
                 written = block.malformed or json.dumps(block.arguments or {}, ensure_ascii=False)
-                content.append(Text(text=next(said, "") or written))
+                content.append(Text(text="".join(next(said, ())) or written))
             else:
                 content.append(block)
         is_last = not any(isinstance(block, ToolCall) for block in content)

@@ -152,3 +152,23 @@ async def test_anthropic_gets_a_tool_where_it_would_refuse_the_schema(changes, o
                     await anext(chunks)
             sent = json.loads(server.requests[0][1])
     assert ("output_config" in sent, "tools" in sent) == (is_native, not is_native)
+
+
+async def test_an_answer_in_many_pieces_is_joined_once():
+    """Joined with each piece, an answer of a megabyte held up all sessions for half a minute."""
+    copied = 0
+
+    class Piece(str):
+        __slots__ = ()
+
+        def __radd__(self, before):
+            nonlocal copied
+            copied += len(before)
+            return f"{before}{self}"
+
+    pieces = [Piece("abcd") for _ in range(100)]
+    call = read_call("c1", "final_answer", "".join(pieces))
+    deltas = [ArgumentsDelta(0, piece) for piece in pieces]
+    *_, end = await answered(ToolCallStarted(0, "c1", "final_answer"), *deltas, completed(call))
+    assert end.message.text == "abcd" * 100
+    assert copied <= 400
