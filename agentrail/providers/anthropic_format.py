@@ -28,7 +28,7 @@ from agentrail.messages import (
 from agentrail.providers.failures import Vendor, cut_short, failure_in_stream
 from agentrail.providers.json_text import decode_json, decode_object, encode_json, shown
 from agentrail.providers.options import ProviderOptions
-from agentrail.providers.response_builder import ResponseBuilder, pieces_in, text_of
+from agentrail.providers.response_builder import ResponseBuilder, object_of, pieces_in, text_of
 from agentrail.providers.wire_format import (
     Endpoint,
     Grouping,
@@ -102,12 +102,9 @@ class MessagesStream:
             case "content_block_stop":
                 return self._stop(event)
             case "message_start":
-                message = event.get("message")
-                return self._take_usage(message.get("usage") if isinstance(message, dict) else None)
+                return self._take_usage(object_of(event, "message").get("usage"))
             case "message_delta":
-                delta = event.get("delta")
-                reason = delta.get("stop_reason") if isinstance(delta, dict) else None
-                self._stop_reason = reason if isinstance(reason, str) else self._stop_reason
+                self._stop_reason = text_of(object_of(event, "delta"), "stop_reason") or self._stop_reason
                 return self._take_usage(event.get("usage"))
             case "message_stop":
                 return [self._completed()]
@@ -218,10 +215,8 @@ class MessagesStream:
             count = self.draft.count(name, usage.get(name))
             if count is not None:
                 self._counts[name] = count
-        details = usage.get("output_tokens_details")
-        if isinstance(details, dict):
-            thought = self.draft.count("thinking_tokens", details.get("thinking_tokens"))
-            self._reasoning = thought or self._reasoning
+        thought = object_of(usage, "output_tokens_details").get("thinking_tokens")
+        self._reasoning = self.draft.count("thinking_tokens", thought) or self._reasoning
         return [UsageUpdate(self._usage())]
 
     def _usage(self) -> TokenUsage:

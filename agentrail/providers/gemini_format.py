@@ -29,7 +29,7 @@ from agentrail.messages import (
 from agentrail.providers.failures import Vendor, cut_short, failure_in_stream
 from agentrail.providers.json_text import decode_object, encode_json, shown
 from agentrail.providers.options import ProviderOptions, Reasoning
-from agentrail.providers.response_builder import ResponseBuilder, pieces_in, text_of
+from agentrail.providers.response_builder import ResponseBuilder, object_of, pieces_in, text_of
 from agentrail.providers.wire_format import (
     Endpoint,
     Grouping,
@@ -131,9 +131,7 @@ class GeminiStream:
     # --- parts
 
     def _take_candidate(self, candidate: dict[str, Any], chunks: list[Chunk]) -> None:
-        content = candidate.get("content")
-        parts = content.get("parts") if isinstance(content, dict) else None
-        for part in pieces_in(parts):
+        for part in pieces_in(object_of(candidate, "content").get("parts")):
             if isinstance(part, dict):
                 self._take_part(part, chunks)
         reason = candidate.get("finishReason")

@@ -24,7 +24,7 @@ from agentrail.messages import (
 from agentrail.providers.failures import Vendor, cut_short, failure_in_stream
 from agentrail.providers.json_text import JsonEnd, decode_object, encode_json
 from agentrail.providers.options import ProviderOptions
-from agentrail.providers.response_builder import ResponseBuilder, pieces_in, usage_in
+from agentrail.providers.response_builder import ResponseBuilder, object_of, pieces_in, text_of, usage_in
 from agentrail.providers.wire_format import (
     Endpoint,
     Grouping,
@@ -218,15 +218,13 @@ class ChatStream:
             if len(delta) == 1:
                 return
         elif isinstance(content, list):  # parts, as in a request
-            texts = [part.get("text") for part in pieces_in(content) if isinstance(part, dict)]
-            chunks += [
-                chunk for text in texts if text and isinstance(text, str) for chunk in self._said(text)
-            ]
+            texts = [text_of(part, "text") for part in pieces_in(content) if isinstance(part, dict)]
+            chunks += [chunk for text in texts if text for chunk in self._said(text)]
         thoughts = delta.get("reasoning_content") or delta.get("reasoning")
         if thoughts and isinstance(thoughts, str):
             chunks.append(self.draft.thinking(thoughts))
-        refusal = delta.get("refusal")
-        if refusal and isinstance(refusal, str):
+        refusal = text_of(delta, "refusal")
+        if refusal:
             self._was_refused = True
             chunks.append(self.draft.text(refusal))
         for part in pieces_in(delta.get("tool_calls")):
@@ -243,16 +241,13 @@ class ChatStream:
     # --- calls
 
     def _call_part(self, part: dict[str, Any], chunks: list[Chunk]) -> None:
-        function = part.get("function")
-        if not isinstance(function, dict):
-            function = {}
-        # Numbers are not ids: one is generated.
-        wire_id = part.get("id") if isinstance(part.get("id"), str) else ""
-        name = function.get("name") if isinstance(function.get("name"), str) else ""
+        function = object_of(part, "function")
+        wire_id = text_of(part, "id")  # numbers are not ids: one is generated
+        name = text_of(function, "name")
         arguments = function.get("arguments")
-        slot = self._slot_for(part.get("index"), wire_id or "", name or "", chunks)
+        slot = self._slot_for(part.get("index"), wire_id, name, chunks)
         if slot.index is None:
-            slot.wire_id = slot.wire_id or wire_id or ""
+            slot.wire_id = slot.wire_id or wire_id
             if name and name != slot.name:  # some repeat it, others send it in pieces
                 slot.name += name
         if arguments in (None, "", {}):

@@ -28,7 +28,7 @@ from agentrail.messages import (
 from agentrail.providers.failures import Vendor, cut_short, failure_in_stream, reported_failure
 from agentrail.providers.json_text import decode_object, encode_json
 from agentrail.providers.options import ProviderOptions
-from agentrail.providers.response_builder import ResponseBuilder, pieces_in, text_of, usage_in
+from agentrail.providers.response_builder import ResponseBuilder, object_of, pieces_in, text_of, usage_in
 from agentrail.providers.wire_format import (
     Endpoint,
     Grouping,
@@ -108,11 +108,11 @@ class ResponsesStream:
             case "response.function_call_arguments.done":
                 return self._arguments_done(self._item(event), text_of(event, "arguments"))
             case "response.output_item.added":
-                return self._item_added(event, _object_of(event, "item"))
+                return self._item_added(event, object_of(event, "item"))
             case "response.output_item.done":
-                return self._item_done(self._item(event), _object_of(event, "item"))
+                return self._item_done(self._item(event), object_of(event, "item"))
             case "response.completed" | "response.incomplete" | "response.failed":
-                return self._terminal(_object_of(event, "response"), kind.partition(".")[2])
+                return self._terminal(object_of(event, "response"), kind.partition(".")[2])
             case _ if event.get("object") == "response":  # a whole response instead of a stream
                 return self._terminal(event, "other")
             case _:
@@ -130,7 +130,7 @@ class ResponsesStream:
         """Return the item of an event: by its output index, or by its id if a server omits the index."""
         place = event.get("output_index")
         if not isinstance(place, int):
-            place = text_of(event, "item_id") or text_of(_object_of(event, "item"), "id") or 0
+            place = text_of(event, "item_id") or text_of(object_of(event, "item"), "id") or 0
         # The id comes second, because some proxies change an item's id with each event.
         return (place, self._announced.setdefault(place, 0))
 
@@ -232,7 +232,7 @@ class ResponsesStream:
     def _terminal(self, response: dict[str, Any], said: str) -> list[Chunk]:
         status = response.get("status") or said
         if status == "failed":
-            raise reported_failure(_object_of(response, "error"), self._vendor)
+            raise reported_failure(object_of(response, "error"), self._vendor)
         chunks: list[Chunk] = []
         if not self._done:  # complete items count; here they would only be repeated
             for number, item in _parts_of(response, "output"):
@@ -255,7 +255,7 @@ class ResponsesStream:
             reason = "tool_use" if self.draft.has_calls else "end"
         elif status == "incomplete":
             # Some servers omit the reason. The one reason that every server has is then assumed.
-            details = _object_of(response, "incomplete_details")
+            details = object_of(response, "incomplete_details")
             reason = _INCOMPLETE.get(text_of(details, "reason") or "max_output_tokens", "other")
         else:
             reason = "other"
@@ -277,11 +277,6 @@ def _parts_of(value: dict[str, Any], name: str) -> list[tuple[int, dict[str, Any
     return [
         (number, part) for number, part in enumerate(pieces_in(value.get(name))) if isinstance(part, dict)
     ]
-
-
-def _object_of(value: dict[str, Any], name: str) -> dict[str, Any]:
-    inner = value.get(name)
-    return inner if isinstance(inner, dict) else {}
 
 
 # Requests.

@@ -14,6 +14,7 @@ from agentrail.core.protocol.request import (
 from agentrail.core.values.toolbox import read_call
 from agentrail.errors import ProtocolError
 from agentrail.errors.advice import Advice, advise, with_advice
+from agentrail.frozen import TooDeep
 from agentrail.messages import (
     AssistantBlock,
     AssistantMessage,
@@ -74,10 +75,10 @@ class ResponseBuilder:
         self._provider = provider
         self._model = model
         self._attempt = attempt
-        self._blocks: list[_Text | _Thinking | _Call | JsonObject] = []
+        self._blocks: list[_Text | _Thinking | _Call | Opaque] = []
         self._calls: list[_Call] = []
         self._call_ids: set[str] = set()
-        self._last: _Text | _Thinking | _Call | JsonObject | None = None
+        self._last: _Text | _Thinking | _Call | Opaque | None = None
         self._keyed: dict[object, _Text | _Thinking] = {}
         self._output_characters = 0
         self.strange_counts: dict[str, object] = {}
@@ -116,12 +117,19 @@ class ResponseBuilder:
         which is sent again later, must be the vendor's.
         """
         block = self._keyed.get(key)
-        pieces = block.pieces if block is not None else []
-        return _missing(pieces, whole)
+        return _missing([] if block is None else block.pieces, whole)
 
     def opaque(self, payload: JsonObject) -> None:
-        """Append a block of unknown type unchanged. It has no chunk."""
-        self._add(payload)
+        """Append a block of unknown type unchanged. It has no chunk.
+
+        Raises:
+            ProtocolError: The vendor's move: more levels of nesting than a message can hold.
+        """
+        try:
+            self._add(Opaque(provider=self._provider, payload=payload))
+        except TooDeep as error:
+            message = f"the provider sent a block of unknown type, {error}"
+            raise ProtocolError(message) from None
 
     def end_block(self) -> None:
         """End the current block, so that the next piece starts a new one."""
@@ -207,13 +215,13 @@ class ResponseBuilder:
             stop_reason, AssistantMessage(content=blocks, model=self._model, stop_reason=stop_reason), usage
         )
 
-    def _add(self, block: "_Text | _Thinking | _Call | JsonObject", key: object = None) -> None:
+    def _add(self, block: "_Text | _Thinking | _Call | Opaque", key: object = None) -> None:
         self._blocks.append(block)
         self._last = block
         if key is not None and isinstance(block, _Text | _Thinking):
             self._keyed[key] = block
 
-    def _finished(self, block: "_Text | _Thinking | _Call | JsonObject") -> AssistantBlock | None:
+    def _finished(self, block: "_Text | _Thinking | _Call | Opaque") -> AssistantBlock | None:
         match block:
             case _Text():
                 text = "".join(block.pieces)
@@ -226,7 +234,7 @@ class ResponseBuilder:
             case _Call():
                 return read_call(block.call_id, block.name, "".join(block.pieces))
             case _:
-                return Opaque(provider=self._provider, payload=block)
+                return block
 
 
 def pieces_in(value: object) -> list[Any]:
@@ -247,6 +255,12 @@ def text_of(value: Mapping[str, Any], name: str) -> str:
     """Return a text member, or an empty string."""
     text = value.get(name)
     return text if isinstance(text, str) else ""
+
+
+def object_of(value: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a member that is an object, or an empty object."""
+    inner = value.get(name)
+    return inner if isinstance(inner, dict) else {}
 
 
 def _missing(pieces: list[str], whole: str) -> str:
@@ -276,8 +290,7 @@ def usage_in(
         return None
 
     def part(total: str, name: str) -> int:
-        details = usage.get(f"{total}_details")
-        return draft.count(name, details.get(name)) or 0 if isinstance(details, Mapping) else 0
+        return draft.count(name, object_of(usage, f"{total}_details").get(name)) or 0
 
     return TokenUsage(
         input=read,

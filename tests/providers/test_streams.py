@@ -225,6 +225,13 @@ def test_blocks_that_only_a_vendor_understands_stay_apart_and_are_kept_once():
     assert [type(block) for block in content] == [Thinking, Opaque, ToolCall]
 
 
+def test_a_block_too_deep_for_a_message_is_the_vendors_fault():
+    """Frozen, a message has at most 128 levels. It is no bug of the provider."""
+    part = {"executableCode": json.loads("[" * 200 + "]" * 200)}
+    with pytest.raises(ProtocolError, match="nested more deeply"):
+        reader_of("gemini").feed(json.dumps({"candidates": [{"content": {"parts": [part]}}]}))
+
+
 @pytest.mark.at(134)
 @each(
     ("wire", "name", "usage", "outputs"),
