@@ -129,8 +129,8 @@ class MessagesStream:
 
     def _start(self, event: dict[str, Any]) -> list[Chunk]:
         payload, index = event.get("content_block"), event.get("index")
-        if not (isinstance(payload, dict) and isinstance(index, int)):
-            message = "the provider started a content block without an index"
+        if not (isinstance(payload, dict) and isinstance(index, int)) or index in self._blocks:
+            message = "the provider started a content block without an index of its own"
             raise ProtocolError(message)
         block = self._blocks[index] = _Block(payload)
         match payload.get("type"):

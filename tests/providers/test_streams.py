@@ -299,6 +299,15 @@ def test_errors_say_what_the_vendor_said():
         reader.feed(json.dumps({"type": "content_block_delta", "index": 0}))
 
 
+def test_a_block_of_anthropic_that_begins_twice_is_no_finished_call():
+    """The first call of the index was never finished, and it would run without the arguments that did not come."""
+    reader = reader_of("anthropic")
+    start = {"type": "content_block_start", "index": 0, "content_block": {**CALL, "type": "tool_use"}}
+    reader.feed(json.dumps(start))
+    with pytest.raises(ProtocolError, match="without an index of its own"):
+        reader.feed(json.dumps(start))
+
+
 @EVERY_WIRE
 def test_the_vendors_own_types_accept_our_transcripts(wire):
     """Every event of a conforming transcript is one that the vendor's own client takes."""
