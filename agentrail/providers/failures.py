@@ -553,6 +553,8 @@ def _fault_of_body(body: str) -> _Fault | None:
         value = decode_json(body)
     except ProtocolError:
         return None
+    if isinstance(value, list) and value:  # Google, also in OpenAI's format
+        value = value[0]
     return _fault_of(value) if isinstance(value, dict) else None
 
 

@@ -91,6 +91,8 @@ def _anthropic(kind: str, message: str = "no") -> dict[str, object]:
         (520, _openai(), Overloaded),
         (400, _google("INVALID_ARGUMENT"), BadRequest),
         (400, _google("INVALID_ARGUMENT", reason="API_KEY_INVALID"), Authentication),
+        (400, [_google("INVALID_ARGUMENT", reason="API_KEY_INVALID")], Authentication),
+        (400, [], BadRequest),
         (400, _google("INVALID_ARGUMENT", TOO_MANY), ContextWindowExceeded),
         (403, _google("PERMISSION_DENIED", code=403), Authentication),
         (404, _google("NOT_FOUND", "models/x is not found", code=404), ModelNotFound),
