@@ -96,7 +96,7 @@ class GeminiStream:
         """Number of events that came after the end or were not understood."""
 
     def feed(self, data: str) -> list[Chunk]:
-        if self._is_finished:
+        if self._is_finished or data.startswith("[DONE]"):  # of another format, added by proxies
             self.ignored_events += 1
             return []
         event = decode_object(data)

@@ -39,7 +39,7 @@ TEXTS = {
         "other": "unknown_stop_reason",
     },
     "gemini": {
-        "end": "text finish_alone grounding usage_in_every_chunk finish_reason_unspecified unknown_events "
+        "end": "text finish_alone grounding usage_in_every_chunk finish_reason_unspecified unknown_events done_mark "
         "content_null usage_never usage_absurd usage_late crlf_no_blank",
         "max_tokens": "max_tokens",
         "refused": "refused_safety refused_prohibited_content refused_blocklist refused_spii refused_recitation",
