@@ -325,8 +325,7 @@ def _kind(status: int | None, fault: _Fault) -> Kind:
     for code in fault.codes:
         if code in _BY_CODE:
             return _BY_CODE[code]
-    by_status = None if status is None else _kind_of_status(status)
-    if by_status is not None:
+    if by_status := _kind_of_status(status or 0):
         return by_status
     if status in {None, 400, 413} and _OVERFLOW.search(fault.message):
         return ContextWindowExceeded

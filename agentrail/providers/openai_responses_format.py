@@ -106,7 +106,7 @@ class ResponsesStream:
             case str() if kind in _PART_DONE:
                 return self._part_done(kind, event)
             case "response.function_call_arguments.done":
-                return self._arguments_done(self._item(event), text_of(event, "arguments"))
+                return self._arguments_done(self._item(event), event.get("arguments"))
             case "response.output_item.added":
                 return self._item_added(event, object_of(event, "item"))
             case "response.output_item.done":
@@ -169,10 +169,12 @@ class ResponsesStream:
             return []
         return [self.draft.arguments(index, piece)] if piece else []
 
-    def _arguments_done(self, key: object, whole: str) -> list[Chunk]:
+    def _arguments_done(self, key: object, whole: object) -> list[Chunk]:
         index = self._calls.get(key)
-        if index is None or not whole:
+        if index is None or whole in (None, "", {}):
             return []
+        if not isinstance(whole, str):  # an object instead of its text
+            whole = encode_json(whole).decode()
         missing = self.draft.missing_arguments(index, whole)
         return [self.draft.arguments(index, missing)] if missing else []
 
@@ -198,7 +200,7 @@ class ResponsesStream:
                 return self._message_done(key, item)
             case "function_call":
                 chunks = [] if key in self._calls else self._start_call(key, item)
-                return [*chunks, *self._arguments_done(key, text_of(item, "arguments"))]
+                return [*chunks, *self._arguments_done(key, item.get("arguments"))]
             case "reasoning":
                 chunks = self._reasoning_done(key, item)
                 self.draft.opaque(item)  # goes back unchanged; the thinking with it is for users

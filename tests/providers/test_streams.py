@@ -86,7 +86,7 @@ CALLS = {
     "openai_responses": {
         "now": "call_without_arguments",
         "weather": "tool_call reasoning_then_call done_disagrees_in_arguments call_not_announced "
-        "done_says_nothing_of_arguments item_done_twice id_missing id_empty id_numeric",
+        "done_says_nothing_of_arguments item_done_twice id_missing id_empty id_numeric arguments_as_object",
         "both": "parallel_calls no_deltas only_completed whole_response no_parts_done output_empty_at_the_end "
         "no_output_index output_index_always_0 ids_that_change ids_only_and_no_item_done id_twice_the_same",
     },
