@@ -211,10 +211,7 @@ class MessagesStream:
     def _take_usage(self, usage: object) -> list[Chunk]:
         if not isinstance(usage, dict):
             return []
-        for name in _COUNTS:
-            count = self.draft.count(name, usage.get(name))
-            if count is not None:
-                self._counts[name] = count
+        self._counts |= self.draft.counts(usage, _COUNTS)
         thought = object_of(usage, "output_tokens_details").get("thinking_tokens")
         self._reasoning = self.draft.count("thinking_tokens", thought) or self._reasoning
         return [UsageUpdate(self._usage())]

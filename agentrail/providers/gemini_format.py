@@ -194,19 +194,17 @@ class GeminiStream:
         if usage == self._reported and not self.draft.strange_counts:
             return  # present in every event, mostly unchanged
         self._reported = usage
-        for name in _COUNTS:
-            count = self.draft.count(name, usage.get(name))
-            if count is not None:
-                self._counts[name] = count
+        self._counts |= self.draft.counts(usage, _COUNTS)
         taken_together = self._total()
         if taken_together != self._usage:
             self._usage = taken_together
             chunks.append(UsageUpdate(taken_together))
 
     def _total(self) -> TokenUsage:
+        prompt, hosted_tools, cached, answer, thoughts = (self._counts.get(name, 0) for name in _COUNTS)
+        self.draft.count("cachedContentTokenCount", cached, prompt + hosted_tools)
         if self.draft.strange_counts or not self._counts:
             return self.draft.estimate(self._request_bytes)
-        prompt, hosted_tools, cached, answer, thoughts = (self._counts.get(name, 0) for name in _COUNTS)
         return TokenUsage(
             input=prompt + hosted_tools,
             output=answer + thoughts,  # the candidates' count excludes thoughts

@@ -170,22 +170,28 @@ class ResponseBuilder:
         """Return the received pieces of a call's arguments."""
         return self._calls[index].pieces
 
-    def count(self, name: str, value: object) -> int | None:
+    def count(self, name: str, value: object, most: int = _MAX_BELIEVED_TOKENS) -> int | None:
         """Validate a token count of the vendor.
 
         Args:
             name: Name of the count.
             value: The vendor's value, of any type.
+            most: The largest possible value, such as the total of which this is a part.
 
         Returns:
             The count, or None if it is missing or impossible. Impossible counts are recorded.
         """
         if value is None:
             return None
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_BELIEVED_TOKENS:
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most:
             return value
         self.strange_counts[name] = value
         return None
+
+    def counts(self, usage: Mapping[str, Any], names: Sequence[str]) -> dict[str, int]:
+        """Return the counts of an object that are present and possible."""
+        found = {name: self.count(name, usage.get(name)) for name in names}
+        return {name: count for name, count in found.items() if count is not None}
 
     def estimate(self, request_bytes: int) -> TokenUsage:
         """Estimate missing usage: four bytes per token, marked as estimated."""
@@ -289,15 +295,16 @@ def usage_in(
     if read is None or written is None:
         return None
 
-    def part(total: str, name: str) -> int:
-        return draft.count(name, object_of(usage, f"{total}_details").get(name)) or 0
+    def part(total: str, name: str, most: int) -> int:
+        return draft.count(name, object_of(usage, f"{total}_details").get(name), most) or 0
 
+    cached = part(of_input, "cached_tokens", read)
     return TokenUsage(
         input=read,
         output=written,
-        cache_read=part(of_input, "cached_tokens"),
-        cache_write=part(of_input, "cache_write_tokens"),
-        reasoning=part(of_output, "reasoning_tokens"),
+        cache_read=cached,
+        cache_write=part(of_input, "cache_write_tokens", read - cached),
+        reasoning=part(of_output, "reasoning_tokens", _MAX_BELIEVED_TOKENS),  # some count it in addition
         cost_usd=None,
         estimated=bool(draft.strange_counts),
     )

@@ -258,6 +258,40 @@ def test_the_last_report_of_usage_counts(wire, name, usage, outputs):
     assert outputs in (None, [update.output for update in updates])
 
 
+@pytest.mark.parametrize(
+    ("wire", "event"),
+    [
+        (
+            "openai_chat",
+            {
+                "usage": {
+                    "prompt_tokens": 9,
+                    "completion_tokens": 4,
+                    "prompt_tokens_details": {"cached_tokens": 6, "cache_write_tokens": 6},
+                }
+            },
+        ),
+        (
+            "gemini",
+            {
+                "usageMetadata": {
+                    "promptTokenCount": 9,
+                    "cachedContentTokenCount": 10,
+                    "candidatesTokenCount": 4,
+                }
+            },
+        ),
+    ],
+)
+def test_more_cached_tokens_than_tokens_are_left_out(wire, event):
+    """They made the price negative, so the cost of the whole session was unknown."""
+    reader = reader_of(wire)
+    (update,) = reader.feed(json.dumps(event))
+    assert update.usage.estimated
+    assert update.usage.cache_read + update.usage.cache_write <= update.usage.input
+    assert len(reader.draft.strange_counts) == 1
+
+
 def test_what_says_nothing_new_is_counted_and_not_told():
     """Repeated usage wakes no subscriber, and unknown events are only counted. Hidden thinking is a part of the output."""
     reader = reader_of("openai_chat")
