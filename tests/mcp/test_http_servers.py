@@ -17,6 +17,7 @@ from tests.mcp.test_peers import LEAVES_GENERATORS
 
 WITHIN_SECONDS = 60
 JSON = {"content-type": "application/json"}
+EVENTS = {"content-type": "text/event-stream"}
 OK = {"content": [{"type": "text", "text": "ok"}]}
 
 
@@ -118,7 +119,7 @@ def in_a_stream(answer):
         "params": {"level": "info", "data": "x" * 900},
     }
     events = [f"data: {json.dumps(one)}\n\n" for one in (*[said] * 200, answer)]
-    return 200, {"content-type": "text/event-stream"}, "".join(events)
+    return 200, EVENTS, "".join(events)
 
 
 def compressed(answer, more=""):
@@ -150,6 +151,32 @@ async def test_a_call_whose_gateway_gave_up_may_have_taken_effect(status):
         async with connected(HttpServer(lambda _: (status, {}, "<html>"))) as (call, source):
             assert "may have taken effect" in (await call()).text
             assert source.state == "ready"
+
+
+def refused(answer, code, status=200, *, in_stream=False):
+    """Answer with an error in place of the result."""
+    error = {"code": code, "message": "no such city"}
+    text = json.dumps({"jsonrpc": "2.0", "id": answer["id"], "error": error})
+    return (200, EVENTS, f"data: {text}\n\n") if in_stream else (status, JSON, text)
+
+
+@pytest.mark.parametrize("code", [-32000, -32098, -32099, -32700])
+@pytest.mark.parametrize("way", [{}, {"status": 400}, {"in_stream": True}])
+@LEAVES_GENERATORS
+async def test_an_error_of_the_server_is_shown_whatever_its_code(code, way):
+    """Also -32000, which the library gives to a lost connection, and those that stand for a missing login here."""
+    app = HttpServer(partial(refused, code=code, **way))
+    with trio.fail_after(WITHIN_SECONDS):
+        async with connected(app, effects={"echo": "pure"}) as (call, _):
+            assert await call() == Error(text=f"The server refused the call ({code}): no such city")
+
+
+@pytest.mark.parametrize("answer", [(EVENTS, ": nothing\n\n"), (EVENTS, "data: {\n\n"), (JSON, "{")])
+@LEAVES_GENERATORS
+async def test_a_call_whose_answer_is_cut_may_have_taken_effect(answer):
+    with trio.fail_after(WITHIN_SECONDS):
+        async with connected(HttpServer(lambda _: (200, *answer))) as (call, _):
+            assert "may have taken effect" in (await call()).text
 
 
 async def test_a_call_may_be_silent_for_as_long_as_its_time_limit(mock_clock):

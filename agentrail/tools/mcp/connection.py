@@ -162,7 +162,11 @@ LOST_CODE: Final = -32_000
 """The library's own code of a closed connection."""
 
 _FROM_PROCESS: Final = "from the process"
-"""Marks errors of a process: it may use each code of ours."""
+_FROM_TRANSPORT: Final = "from the transport"
+"""Mark errors by their origin: a server may use each code of ours."""
+
+_LOST_WORDS: Final = ("Connection closed", "SSE stream ", "Failed to parse ")
+"""How the library's own errors of a lost answer begin. It marks them in no other way."""
 
 LISTING_FAULTS: Final = (MCPError, ValidationError)
 """Raised for a list that a server does not give, or gives in an invalid form."""
@@ -293,8 +297,8 @@ def _login_client(server: McpServer, tls: ssl.SSLContext) -> httpx2.AsyncClient:
 
 
 def _failed(request: httpx2.Request, code: int, message: str) -> httpx2.Response:
-    error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
-    return httpx2.Response(502, json=error, request=request)
+    error = {"code": code, "message": message, "data": _FROM_TRANSPORT}
+    return httpx2.Response(502, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request)
 
 
 def _origin_of(url: httpx2.URL) -> tuple[str, str, int | None]:
@@ -537,12 +541,12 @@ class ServerConnection:
             message = f"its answer is invalid: {error.errors()[0]['msg']}"
             raise refused_call(types.INTERNAL_ERROR, message) from None
         except MCPError as error:
-            if error.data == _FROM_PROCESS:
-                raise refused_call(error.code, error.message) from None
-            if error.code in {LOGIN_CODE, NOT_SENT_CODE}:
+            is_ours = error.data == _FROM_TRANSPORT
+            if is_ours and error.code in {LOGIN_CODE, NOT_SENT_CODE}:
                 state = "needs_login" if error.code == LOGIN_CODE else "restarting"
                 raise absent_server(self._server.name, state) from None
-            if error.code in {LOST_CODE, types.PARSE_ERROR}:
+            is_lost = is_ours or (error.data is None and error.message.startswith(_LOST_WORDS))
+            if is_lost and error.code in {LOST_CODE, types.PARSE_ERROR}:
                 raise lost_call(self._server.name) from None
             raise refused_call(error.code, error.message) from None
 
