@@ -203,23 +203,11 @@ def _behind_end(standing: RequestStanding, event: AgentEnd | AgentAbort | AgentE
         return standing if ended is None else replace(standing, cycle=None)
     over = replace(standing, cycle=None, pending=())
     match event:
-        case AgentEnd(stop_reason="superseded"):
-            return replace(
-                over,
-                status="aborted",
-                reason="a later prompt took its place",
-                usage=event.usage,
-                messages=event.messages,
-                stop_reason=event.stop_reason,
-            )
-        case AgentEnd():
-            return replace(
-                over,
-                status="completed",
-                usage=event.usage,
-                messages=event.messages,
-                stop_reason=event.stop_reason,
-            )
+        case AgentEnd(stop_reason=why):
+            over = replace(over, usage=event.usage, messages=event.messages, stop_reason=why)
+            if why == "superseded":
+                return replace(over, status="aborted", reason="a later prompt took its place")
+            return replace(over, status="completed")
         case AgentAbort(reason=reason):
             return replace(over, status="aborted", reason=reason)
         case AgentError(error=error):
@@ -606,10 +594,14 @@ class HostRequest:
 
     async def caller_left(self) -> None:
         """Handle the disconnect of its caller. The last caller that chose `abort` cancels the request."""
+        if self.release() and not self.record.has_ended:
+            await self.cancel("the caller disconnected")
+
+    def release(self) -> bool:
+        """Count its caller no longer. Return whether it was the last one that chose `abort`."""
         can_abort, self._can_abort = self._can_abort, False
         self._track.callers -= can_abort
-        if can_abort and not (self._track.callers or self.record.has_ended):
-            await self.cancel("the caller disconnected")
+        return can_abort and not self._track.callers
 
 
 def key_of_requests(owner: SessionOwner, session_id: str) -> str:

@@ -387,14 +387,19 @@ async def _answer(
 async def _follow(
     call: RouteCall, ctx: _Context, stream: ResponseStream[None], tool: _Tool, ref: str
 ) -> _Answer:
+    request = stream.request
     try:
         return await _follow_to_end(call, ctx, stream, tool, ref)
     except trio.Cancelled:
         # A client of the current revision closes the response, and one of the older revision sends a notification. Its
-        # lost connection cancels nothing.
-        with trio.move_on_after(LEFT_SECONDS, shield=True), suppress(AgentrailError):
-            await stream.session.abort("the client cancelled the call", ref=ref, wait=False)  # noqa: ASYNC102
+        # lost connection cancels nothing, and neither does a call that was sent twice and is still followed.
+        if request is None or request.release():
+            with trio.move_on_after(LEFT_SECONDS, shield=True), suppress(AgentrailError):
+                await stream.session.abort("the client cancelled the call", ref=ref, wait=False)  # noqa: ASYNC102
         raise
+    finally:
+        if request is not None:
+            request.release()
 
 
 async def _follow_to_end(

@@ -351,6 +351,25 @@ async def test_a_closed_response_takes_only_its_own_prompt_out_of_the_queue():
         assert ((await session.status()).phase, hang.stopped) == ("executing_tools", 0)
 
 
+@pytest.mark.protocol(22)
+async def test_a_call_that_was_sent_twice_is_aborted_by_its_last_client():
+    """P-022: with one idempotency key both are one call. A client that sent it again has closed the first response."""
+    hang = HangingTool(name="hang")
+    async with served(profile(ScriptedModel([calls(("hang", {}))]), tools=[hang])) as web:
+        web.client.headers["idempotency-key"] = "k1"
+        async with trio.open_nursery() as second:
+            async with trio.open_nursery() as first:
+                first.start_soon(call, web)
+                await hang.started.wait()
+                second.start_soon(call, web)
+                await until(lambda: web.served.gateway.opened()[1].statistics().readers == 2)
+                first.cancel_scope.cancel()
+            await until(lambda: web.served.gateway.opened()[1].statistics().readers == 1)
+            assert hang.stopped == 0
+            second.cancel_scope.cancel()
+        await until(lambda: hang.stopped == 1)
+
+
 async def call_in(web: Web, mode: str, name: str, session_id: str | None = None) -> None:
     """Call a tool on a connection that a cancellation cuts, as a client that crashes does."""
     host, port = web.address
