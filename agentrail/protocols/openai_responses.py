@@ -293,13 +293,13 @@ def _at(item_id: str, place: int) -> Frame:
 
 # --- in
 
-_ID: Final = re.compile(r"resp_(?P<session>[A-Za-z0-9._:-]{1,128})_(?P<seq>[1-9][0-9]{0,14})")
+_ID: Final = re.compile(r"resp_(?P<session>[A-Za-z0-9._:-]{1,128})_(?P<seq>0|[1-9][0-9]{0,14})")
 _OWN: Final = ("input", "instructions", "conversation", "previous_response_id", "store", "background")
 _PAST: Final = ("reasoning", "item_reference", "mcp_call", "mcp_approval_request", "mcp_list_tools")
 
 
 def response_id(session_id: str, seq: int) -> str:
-    """Return the id of the response that starts with an event."""
+    """Return the id of the response that starts with an event: 0 for one before its session began."""
     return f"resp_{session_id}_{seq}"
 
 
@@ -404,7 +404,7 @@ def _place_of(plain: Mapping[str, Any]) -> tuple[str | None, tuple[str, int] | N
         refuse_request(
             "previous_response_id", "is not a response of this server, or comes with a conversation"
         )
-    return found[0], found
+    return found[0], found if found[1] else None
 
 
 def decide_response(asked: ResponseAsked, status: Status | None, past: Sequence[Message] = ()) -> OpenAiPlan:

@@ -282,3 +282,5 @@ def test_a_request_names_the_response_that_it_follows():
     """By an id that has the session and the first event."""
     given = asked("And?", previous_response_id=response_id("s", 4))
     assert (given.session_id, given.previous) == ("s", ("s", 4))
+    given = asked("And?", previous_response_id=response_id("s", 0))  # of a command, before its session began
+    assert (given.session_id, given.previous) == ("s", None)

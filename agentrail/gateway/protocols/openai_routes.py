@@ -172,8 +172,8 @@ async def carry_out_plan(  # noqa: PLR0913 - by keyword, where they are not the 
         keep=asked.is_kept,
     )
     if isinstance(submitted, HandledResponse):
-        at = ("", 0) if session is None or status is None else (session.session_id, status.last_seq)
-        return say_handled(wire, submitted, own_of(*at, outside.ids(9)), status)
+        last_seq = 0 if status is None else status.last_seq
+        return say_handled(wire, submitted, own_of(session_id or "", last_seq, outside.ids(9)), status)
     receipt, name = submitted.receipt, submitted.request_id
     return stream_request(wire, submitted, own_of(submitted.session_id, receipt.seq, name))
 

@@ -87,16 +87,16 @@ async def test_a_conversation_goes_on_after_a_command():
     async with serving(answering("One.", "Two."), own, store=MemoryStore()) as web, official(web) as client:
         first = await respond(web, "/c")
         assert (text_of(first), first["conversation"]) == ("Here.", None)
-        follows = {"model": "desk", "input": "Hi", "previous_response_id": first["id"]}
-        error_of(await web.post(PATH, follows), 422, "field_invalid")
-        one = await client.responses.create(model="desk", input="Hi")
+        error_of(await get(web, first["id"]), 404, "request_unknown")  # no session keeps it
+        one = await client.responses.create(model="desk", input="Hi", previous_response_id=first["id"])
         async with client.responses.stream(model="desk", input="/c", previous_response_id=one.id) as stream:
             done: Any = await stream.get_final_response()
         assert (done.output_text, done.status, done.conversation) == ("Here.", "completed", one.conversation)
         two = await client.responses.create(model="desk", input="And?", previous_response_id=done.id)
         assert (two.output_text, two.conversation) == ("Two.", one.conversation)
-        later = await respond(web, "/c", background=True)
+        later = await respond(web, "/c", background=True, conversation="c1")
         assert (text_of(later), later["status"]) == ("Here.", "completed")
+        assert (later["id"], later["conversation"]) == ("resp_c1_0", {"id": "c1"})
 
 
 @pytest.mark.protocol(51)
