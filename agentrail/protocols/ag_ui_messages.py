@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 from attrs import field, frozen
+from msgspec.structs import replace
 
 from agentrail.core.session.views import Status
 from agentrail.core.values.question_forms import read_form
@@ -230,7 +231,10 @@ def open_ag_ui_run(body: AgUiBody, plan: AgUiPlan) -> AgUiRun:
         known |= {call.id for call in one.tool_calls or ()}
         known |= {result_message_id(one.tool_call_id or "")} if one.role == "tool" else set()
     run = AgUiRun(thread_id=body.threadId, run_id=body.runId, past=past, known=frozenset(known))
-    return with_first_frame(run, messages_snapshot(run)) if plan.repeats is not None else run
+    if plan.repeats is not None:
+        run = with_first_frame(run, messages_snapshot(run))
+    # Later snapshots have no thinking, so that the client keeps all of its own with that of this run.
+    return replace(run, past=tuple([one for one in past if one.role != "reasoning"]))
 
 
 # --- the decision

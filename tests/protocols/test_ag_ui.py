@@ -19,8 +19,10 @@ from agentrail.messages import (
     ToolResult,
 )
 from agentrail.protocols.ag_ui import AG_UI, AgUiRun
+from agentrail.protocols.ag_ui_messages import AgUiPlan, open_ag_ui_run
 from agentrail.protocols.response_state import Bridged, Response, fail_response
 from tests.protocols.ag_ui_client import AgUiClient
+from tests.protocols.test_ag_ui_messages import HI, body, of
 from tests.protocols.test_ai_ui import (
     ASK,
     BEGIN,
@@ -140,6 +142,17 @@ def test_calls_are_in_their_message_and_in_its_snapshot():
     failed = [one.get("metadata") for one in frames if one["type"] == "TOOL_CALL_RESULT"]
     assert failed == [{"agentrail": {"isError": True}}, None]
     AgUiClient().read(frames)
+
+
+def test_a_snapshot_leaves_the_thinking_that_the_client_has():
+    """A client keeps its thinking if a snapshot has none, and otherwise only what is in it."""
+    client = AgUiClient(messages=[of("reasoning", name="p1"), of("assistant", name="m2"), HI])
+    own = open_ag_ui_run(body(*client.messages), AgUiPlan())
+    step = (said("See.", Thinking(text="Hm", provider="p")), TASK, result_of())
+    broken = (ASK, events.MessageStart(), delta("Half"), events.StreamError(error=BROKE, discarded=True))
+    client.read(run_of(*BEGIN, *step, *broken, ABORTED, own=own))
+    thoughts = [one["content"] for one in client.messages if one["role"] == "reasoning"]
+    assert (thoughts, client.told[-1]) == (["x", "Hm"], ("assistant", "See."))
 
 
 # --- state and other facts
