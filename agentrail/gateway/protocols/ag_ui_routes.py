@@ -11,10 +11,8 @@ from msgspec.structs import replace
 from agentrail.core.session.views import Status
 from agentrail.errors import SessionUnknown
 from agentrail.events import (
-    AgentAbort,
-    AgentEnd,
-    AgentError,
-    Event,
+    TERMINAL,
+    AgentStart,
     PromptDropped,
     PromptQueued,
     PromptReceived,
@@ -27,6 +25,7 @@ from agentrail.gateway.protocols.wire_calls import (
     answer_first,
     find_session,
     fork_once,
+    nearest_event,
     refuse_wire_call,
     say_handled,
     stream_request,
@@ -50,6 +49,7 @@ from agentrail.protocols.ag_ui_messages import (
 )
 from agentrail.protocols.decisions import WireRefusal
 from agentrail.runtime.arguments import decide_settings
+from agentrail.runtime.event_history import PageAsked, number_of
 from agentrail.runtime.session_handle import Session
 
 AG_UI_WIRE: Final[SseWire[AgUiRun]] = SseWire(name="ag-ui", bridge=AG_UI, on_disconnect="abort")
@@ -149,16 +149,16 @@ async def _branch(call: RouteCall, session: Session) -> tuple[Session, bool]:
     """Fork a session after the cycle of the last message in common, and move the run there. Return whether the fork is new."""
     body: AgUiBody = call.body
     place = last_known(body.messages, await session.status())
-    after = number_in(body.messages[place - 1].id) if place else 0
-    kinds = (AgentEnd, AgentAbort, AgentError)
-    end: Event | None = None
-    async with session.subscribe(kinds=kinds, deltas=False, after=after) as events:
-        with suppress(trio.WouldBlock, trio.EndOfChannel):
-            end = events.next_nowait()
-    if not place or end is None or end.meta is None:
+    number = number_in(body.messages[place - 1].id) if place else 0
+    find = partial(nearest_event, call, session.session_id)
+    # A command's output has the number of the last event before it, perhaps the end of the cycle.
+    end = await find(PageAsked(before=number + 1, kinds=TERMINAL | {AgentStart}))
+    if isinstance(end, AgentStart):
+        end = await find(PageAsked(after=number, kinds=TERMINAL))
+    if end is None:
         message = "asks for a branch, but has no finished message in common with the session"
         refuse_wire_call(WireRefusal(code="field_invalid", message=message, place="forwardedProps"))
-    fork, is_new = await fork_once(call, session, end.meta.seq, body.runId)
+    fork, is_new = await fork_once(call, session, number_of(end), body.runId)
     call.body = replace(body, threadId=fork.session_id)
     return fork, is_new
 

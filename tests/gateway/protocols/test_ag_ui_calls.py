@@ -9,6 +9,7 @@ import trio
 from attrs import evolve
 
 from agentrail import ToolContext, tool
+from agentrail.commands import CommandRegistry
 from agentrail.errors import ProviderError, QuestionDeclined, RequestRefused
 from agentrail.gateway.tokens import TokenEntry, Tokens
 from agentrail.host import HandledResponse
@@ -356,6 +357,21 @@ async def test_a_branch_is_a_fork_at_the_last_common_message():
         await page.run("More?")
         assert await texts_of(page.web) == ["Hi", "One.", "And?", "Two."]
         assert await texts_of(page.web, fork) == ["Hi", "One.", "Else?", "Three.", "More?", "Four."]
+
+
+async def test_a_branch_after_a_command_has_no_later_cycle():
+    """Its output belongs to no cycle. Before the first one there is nothing to fork."""
+    branch = {"agentrail": {"branch": True}}
+    turns = [says("One."), says("Two."), says("Three.")]
+    async with paging(*turns, store=MemoryStore(), commands=CommandRegistry()) as page:
+        for text in ("Hi", "/help", "And?"):
+            await page.run(text)
+        page.client.messages = page.client.messages[:4]
+        last = await page.run("Else?", forwardedProps=branch)
+        assert await texts_of(page.web, last["threadId"]) == ["Hi", "One.", "Else?", "Three."]
+        first = {"id": "m0.1", "role": "assistant", "content": "/help: show all commands"}
+        none = page.body(forwardedProps=branch, messages=[first, page.client.messages[-2]])
+        error_of(await page.web.post("/ag-ui/desk", none), 422, "field_invalid")
 
 
 async def test_a_refused_run_leaves_no_branch():
