@@ -8,7 +8,7 @@ import ipaddress
 import math
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
@@ -26,6 +26,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
+from mcp_types.methods import validate_server_result
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from opentelemetry import context as ambient
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
@@ -318,7 +319,8 @@ _RAW: Final[TypeAdapter[Any]] = TypeAdapter(dict[str, Any])
 class _Dispatcher(JSONRPCDispatcher[Any]):
     """Keeps the tools as the server lists them: the library refuses a whole page for one bad schema."""
 
-    page: Sequence[Any] = ()
+    version: str = ""
+    page: Sequence[tuple[Any, bool]] = ()  # each tool, and whether the library takes it
     dropped: int = 0
 
     async def send_raw_request(
@@ -326,23 +328,27 @@ class _Dispatcher(JSONRPCDispatcher[Any]):
     ) -> dict[str, Any]:
         raw = await super().send_raw_request(method, params, opts, **more)
         if method == "tools/list":
-            tools = raw.get("tools")
-            self.page = tools if isinstance(tools, list) else []
-            return {**raw, "tools": [one for one in self.page if _is_plain(one)]}
+            tools = raw["tools"] if isinstance(raw.get("tools"), list) else []
+            are_taken = self._takes(tools)
+            self.page = [(one, are_taken or self._takes([one])) for one in tools]
+            return {**raw, "tools": [one for one, is_taken in self.page if is_taken]}
         return raw
+
+    def _takes(self, tools: list[Any]) -> bool:
+        """Return whether the library takes these tools: they fit its own types, and those of the revision if it has any."""
+        listed = {"tools": tools, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+        try:
+            types.ListToolsResult.model_validate(listed, by_name=False)
+            with suppress(KeyError):
+                validate_server_result("tools/list", self.version, listed)
+        except ValidationError:
+            return False
+        return True
 
     def _resolve_pending(self, request_id: Any, outcome: Any) -> None:
         # The library drops an unknown answer, and a second one, without a count.
         self.dropped += request_id is None or coerce_request_id(request_id) not in self._pending
         super()._resolve_pending(request_id, outcome)
-
-
-def _is_plain(tool: object) -> bool:
-    try:
-        types.Tool.model_validate(tool, by_name=False)
-    except ValidationError:
-        return False
-    return True
 
 
 class ServerConnection:
@@ -382,6 +388,7 @@ class ServerConnection:
             await self.session.discover()
         except (MCPError, RuntimeError, ValidationError):
             await self.session.initialize()
+        self._dispatcher.version = self.session.protocol_version or ""
 
     @property
     def is_current(self) -> bool:
@@ -413,8 +420,8 @@ class ServerConnection:
             kept = {one.name for one in listed.tools}
             # The library refuses tools whose headers the revision forbids. Others that it refuses are named by our own reading.
             found += [
-                {**one, "inputSchema": None} if _is_plain(one) and one["name"] not in kept else one
-                for one in self._dispatcher.page
+                {**one, "inputSchema": None} if is_taken and one["name"] not in kept else one
+                for one, is_taken in self._dispatcher.page
             ]
             cursor = listed.next_cursor
             if cursor is None:

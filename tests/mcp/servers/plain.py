@@ -83,6 +83,7 @@ def listed(request):
             },
             {**tool("worse"), "inputSchema": "no schema"},
             {**tool("shell")},
+            {**tool("bare"), "inputSchema": {}},
             {
                 **tool("pattern"),
                 "inputSchema": {
