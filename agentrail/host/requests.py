@@ -234,9 +234,8 @@ def behind_loss(standing: RequestStanding, lost: EventsLost, status: Status) -> 
     if standing.has_ended or standing.ref in status.queued or SteerRef(standing.ref) in status.steers:
         return standing
     message = f"the events {lost.from_seq} to {lost.to_seq} of its session are no longer kept, and its end may be among them"
-    return replace(
-        standing, status="failed", pending=(), error=ErrorInfo(code="events_lost", message=message)
-    )
+    error = ErrorInfo(code="events_lost", message=message)
+    return replace(standing, status="failed", pending=(), error=error)
 
 
 def ended_by_host(standing: RequestStanding, outcome: RequestOutcome, reason: str) -> RequestStanding:

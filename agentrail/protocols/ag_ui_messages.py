@@ -200,10 +200,10 @@ def fault_of_ag_ui_messages(messages: Sequence[AgUiMessage]) -> WireRefusal | No
     return None
 
 
-def last_known(messages: Sequence[AgUiMessage], status: Status) -> int:
-    """Return the place after the last message that the session started. 0 if there is none."""
+def last_known(messages: Sequence[AgUiMessage], status: Status) -> tuple[int, int]:
+    """Return the place after the last message that the session started, and the number in its id. Zeros if there is none."""
     places = [at for at, one in enumerate(messages, 1) if one.role == "assistant" and is_ours(one.id, status)]
-    return places[-1] if places else 0
+    return (places[-1], number_in(messages[places[-1] - 1].id)) if places else (0, 0)
 
 
 def number_in(name: str) -> int:
@@ -253,7 +253,7 @@ def decide_ag_ui_request(
     """
     if status is None:
         return _decide_new(body)
-    new = [one for one in body.messages[last_known(body.messages, status) :] if one.role == "user"]
+    new = [one for one in body.messages[last_known(body.messages, status)[0] :] if one.role == "user"]
     texts = [one.text for one in new]
     # Ids of the user's messages are the client's. Known ones have the texts of the last prompts, in the same order.
     sizes = range(min(len(said), len(texts)) + 1)

@@ -44,7 +44,6 @@ from agentrail.protocols.ag_ui_messages import (
     fault_of_ag_ui_messages,
     foreign_texts,
     last_known,
-    number_in,
     open_ag_ui_run,
 )
 from agentrail.protocols.decisions import WireRefusal
@@ -148,8 +147,7 @@ async def _find(call: RouteCall, thread_id: str) -> Session | None:
 async def _branch(call: RouteCall, session: Session) -> tuple[Session, bool]:
     """Fork a session after the cycle of the last message in common, and move the run there. Return whether the fork is new."""
     body: AgUiBody = call.body
-    place = last_known(body.messages, await session.status())
-    number = number_in(body.messages[place - 1].id) if place else 0
+    _, number = last_known(body.messages, await session.status())
     find = partial(nearest_event, call, session.session_id)
     # A command's output has the number of the last event before it, perhaps the end of the cycle.
     end = await find(PageAsked(before=number + 1, kinds=TERMINAL | {AgentStart}))
@@ -168,8 +166,7 @@ async def _prompts(
 ) -> tuple[tuple[str, ...], tuple[int, str] | None]:
     """Return the texts of the prompts that the client may not have an answer to, and the run's own one."""
     receipt = await session.receipt_of(body.runId)
-    place = last_known(body.messages, status)
-    after = number_in(body.messages[place - 1].id) if place else 0
+    _, after = last_known(body.messages, status)
     after = after if receipt is None else min(after, receipt.seq - 1)
     kinds = (PromptReceived, PromptQueued, PromptDropped, PromptRejected)
     texts: dict[str, str] = {}

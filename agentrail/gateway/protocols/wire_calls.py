@@ -236,10 +236,8 @@ async def stream_decided(  # noqa: PLR0913 - by keyword, where they are not the 
     response = Response(read_text=reads(session), is_live=True)
 
     async def apply() -> bool:
-        handled = await apply_decisions(call, session, decisions)
-        if handled is not None:
-            message = "a host plugin answered this itself"
-            refuse_call("request_refused", message)
+        if await apply_decisions(call, session, decisions) is not None:
+            refuse_call("request_refused", "a host plugin answered this itself")
         return (await session.status()).suspended
 
     return ResponseStream(

@@ -436,12 +436,9 @@ class ServerConnection:
 
     async def list_resources(self) -> Mapping[str, Any]:
         """Return all resources, then all templates, of at most a hundred pages each, as the result of a call."""
-        return listed_resources(
-            [
-                *await self._listed(types.ListResourcesRequest, "resources"),
-                *await self._listed(types.ListResourceTemplatesRequest, "resourceTemplates"),
-            ]
-        )
+        resources = await self._listed(types.ListResourcesRequest, "resources")
+        templates = await self._listed(types.ListResourceTemplatesRequest, "resourceTemplates")
+        return listed_resources([*resources, *templates])
 
     async def list_prompts(self) -> list[Mapping[str, Any]]:
         """Return all prompts, of at most a hundred pages. None if the server's list is invalid."""

@@ -354,13 +354,10 @@ class McpSource:
             try:
                 with trio.fail_after(self.server.timeout_seconds):
                     await self._list(connection)
-            except (
-                *load_library().LISTING_FAULTS,
-                trio.TooSlowError,
-            ) as error:  # the tools stay as last listed
-                LOGGER.info(
-                    "MCP server %s listed no tools: %s", self.name, self._hidden(describe_loss(error))
-                )
+            except (*load_library().LISTING_FAULTS, trio.TooSlowError) as error:
+                # The tools stay as last listed.
+                why = self._hidden(describe_loss(error))
+                LOGGER.info("MCP server %s listed no tools: %s", self.name, why)
                 await trio.sleep(_LAST_PAUSE_SECONDS)
                 connection.changed.set()
 
