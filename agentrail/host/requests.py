@@ -635,25 +635,20 @@ class RequestBook:
             self._forget(*next(iter(self._order)))
 
     def find(self, key: str, request_id: str) -> RequestTrack | None:
-        tracks = self._open.get(key)
-        if tracks is not None and request_id in tracks:
-            return tracks[request_id]
-        ended = self._ended.get(key)
-        if ended is None or request_id not in ended:
-            return None
-        return RequestTrack(ended[request_id])
+        track = self._open.get(key, {}).get(request_id)
+        if track is None and (record := self._ended.get(key, {}).get(request_id)) is not None:
+            track = RequestTrack(record)
+        return track
 
     def forget_lost(self, key: str, request_id: str) -> None:
         """Forget the record of a request whose session left this process before it ended."""
-        ended = self._ended.get(key)
-        record = None if ended is None else ended.get(request_id)
+        record = self._ended.get(key, {}).get(request_id)
         if record is not None and (record.status == "shutdown" or is_without_session(record)):
             self._forget(key, request_id)
 
     def forget_session(self, key: str) -> None:
-        if key in self._ended:
-            for request_id in tuple(self._ended[key]):
-                self._forget(key, request_id)
+        for request_id in tuple(self._ended.get(key, {})):
+            self._forget(key, request_id)
 
     def _forget(self, key: str, request_id: str) -> None:
         ended = self._ended[key]

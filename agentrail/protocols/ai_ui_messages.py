@@ -110,12 +110,8 @@ def read_ui_call(messages: Sequence[Any], trigger: str | None) -> UiCallBody | W
         return WireRefusal(code="field_invalid", place="trigger", message="is not submit-message")
     if not messages:
         return misfit("messages", "is empty: expected all messages of the client, or the last one")
-    assistants = [
-        place
-        for place, one in enumerate(messages)
-        if isinstance(one, Mapping) and one.get("role") == "assistant"
-    ]
-    counts_from = assistants[-1] if assistants else 0
+    roles = [one.get("role") if isinstance(one, Mapping) else None for one in messages]
+    counts_from = max((place for place, role in enumerate(roles) if role == "assistant"), default=0)
     if len(messages) - counts_from > MAX_PAST:
         return misfit("messages", f"has more than {MAX_PAST} messages after the last one of the assistant")
     read: list[UiMessage] = []
@@ -232,10 +228,8 @@ def decide_ui_call(body: UiCallBody, status: Status | None, known: frozenset[str
     if last.role == "assistant":
         if answers:
             return UiPlan(answers=answers, message_id=last.id, differs=differs)
-        return misfit(
-            "messages",
-            "contains nothing new: it ends with an assistant message without answers to its questions",
-        )
+        what = "contains nothing new: it ends with an assistant message without answers to its questions"
+        return misfit("messages", what)
     new = [one for one in body.past[:-1] if one.id not in known]
     text = "\n\n".join(one.text for one in (*new, last) if one.text)
     if not text.strip():

@@ -401,9 +401,8 @@ def _place_of(plain: Mapping[str, Any]) -> tuple[str | None, tuple[str, int] | N
         return named, None
     found = read_response_id(previous) if isinstance(previous, str) else None
     if found is None or named is not None:
-        refuse_request(
-            "previous_response_id", "is not a response of this server, or comes with a conversation"
-        )
+        message = "is not a response of this server, or comes with a conversation"
+        refuse_request("previous_response_id", message)
     return found[0], found if found[1] else None
 
 

@@ -474,7 +474,9 @@ async def test_a_lying_server_costs_no_time_and_fetches_nothing(plain):
             source = supervisor.sources.running["p"].source
             described = {one.name: one.description for one in source.tools}
             assert described["mcp__p__good"] == "Good.ly hidden"
-            assert "mcp__p__bare" in described  # the schema {} takes all, and the revision has no such schemas
+            assert (
+                "mcp__p__bare" in described
+            )  # the schema {} takes all, and the revision has no such schemas
             assert "'bad' is left out" in source.listing.faults[0]
             assert "'worse' is left out" in source.listing.faults[1]
             refused, misfit = await results_of(session, 2)
@@ -621,6 +623,17 @@ async def test_second_and_unknown_answers_are_dropped_and_counted(plain):
             assert (twice.text, json.loads(echo.text)["name"]) == ("answer 0", "echo")
             connection = supervisor.sources.running["p"].source.connection
             await wait_until(lambda: connection.dropped == 3)  # the last one may come behind the result
+
+
+async def test_a_server_that_asks_and_reads_no_answers_is_not_answered_without_limit(plain, monkeypatch):
+    """Each answer that cannot be sent is a task."""
+    monkeypatch.setattr(await outside.offload(mcp_source.load_library), "_MAX_UNSENT", 10)
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(mcp=[server(plain, "more")]) as supervisor:
+            session = await supervisor.start_session(model=called("deaf", "echo"))
+            deaf, echo = await results_of(session, 2)
+            assert (deaf.text, json.loads(echo.text)["name"]) == ("heard nothing", "echo")
+            assert supervisor.sources.running["p"].source.connection.dropped > 0
 
 
 async def test_a_list_of_5_000_tools_and_40_megabytes_is_cut(plain):

@@ -61,7 +61,7 @@ _LARGE_BYTES: Final = 1 << 18
 """Lines of this size are decoded in a thread: a megabyte takes milliseconds."""
 
 _MAX_UNSENT: Final = 1_000
-"""Messages that may wait for a server that does not read. The sender of the next one waits."""
+"""Messages that may wait for a server that does not read. The sender of the next one waits. Also a limit on its open requests."""
 
 _MAX_LINES: Final = 32
 """Messages in one write."""
@@ -322,6 +322,7 @@ class _Dispatcher(JSONRPCDispatcher[Any]):
     version: str = ""
     page: Sequence[tuple[Any, bool]] = ()  # each tool, and whether the library takes it
     dropped: int = 0
+    asked: int = 0  # requests of the server that are not answered yet
 
     async def send_raw_request(
         self, method: str, params: Any, opts: Any = None, **more: Any
@@ -344,6 +345,20 @@ class _Dispatcher(JSONRPCDispatcher[Any]):
         except ValidationError:
             return False
         return True
+
+    async def _dispatch_request(self, *request: Any) -> None:
+        # Each one is a task of the library until its answer is sent. A server that reads no answers gets no more of them.
+        if self.asked < _MAX_UNSENT:
+            self.asked += 1
+            await super()._dispatch_request(*request)
+        else:
+            self.dropped += 1
+
+    async def _handle_request(self, *request: Any) -> None:
+        try:
+            await super()._handle_request(*request)
+        finally:
+            self.asked -= 1
 
     def _resolve_pending(self, request_id: Any, outcome: Any) -> None:
         # The library drops an unknown answer, and a second one, without a count.

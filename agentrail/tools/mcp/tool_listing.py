@@ -151,18 +151,14 @@ def _resource_tools(server: McpServer) -> dict[str, ListedTool]:
         name = resource_tool(server.name, verb)
         remote = name.removeprefix(f"mcp__{server.name}__")
         if server.wants(remote):
+            schema: dict[str, Any] = {"type": "object", "properties": properties}
             tools[name] = ListedTool(
                 name=name,
                 remote_name=remote,
                 label=remote,
                 description=text,
                 parameters=frozen_json(
-                    {
-                        "type": "object",
-                        "properties": properties,
-                        "required": list(properties),
-                        "additionalProperties": False,
-                    }
+                    {**schema, "required": list(properties), "additionalProperties": False}
                 ),
                 effect_class="pure" if server.hints == "trust" else server.effect_of(remote, {}),
                 digest="",

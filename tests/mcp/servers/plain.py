@@ -163,6 +163,10 @@ def called(request):
             os.kill(os.getpid(), signal.SIGKILL)
         case "fail":
             send({"id": request["id"], "error": {"code": arguments["code"], "message": "no such city"}})
+        case "deaf":
+            for number in range(200):
+                send({"id": f"{number} of {'q' * 1_000}", "method": "ping"})
+            answer(request, text("heard nothing"))
         case "deep":
             deep = []
             for _ in range(int(arguments["levels"])):
@@ -237,6 +241,8 @@ def hear(message):
             answer(message, {"prompts": PROMPTS})
         case "prompts/get" if MODE == "offering":
             prompted(message)
+        case "tools/call" if message["params"]["name"] == "deaf":
+            called(message)  # in the thread that reads
         case "tools/call":
             threading.Thread(target=called, args=(message,), daemon=True).start()
         case None:
@@ -288,7 +294,7 @@ def misbehave():
         case "asking":
             STATE["tools"] += ["ask", "insist"]
         case "more":
-            STATE["tools"] += ["deep", "twice", "fail"]
+            STATE["tools"] += ["deep", "twice", "fail", "deaf"]
         case "reaching":
             STATE["tools"].append("reach")
         case "own_login":
