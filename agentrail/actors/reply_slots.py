@@ -109,13 +109,13 @@ class ReplyTo:
     def _close(self, answer: "outcome.Outcome[object]") -> None:
         if self._stage is not _Stage.OPEN:
             return
+        if self._task is not None:
+            trio.lowlevel.reschedule(self._task)  # first: it raises in a thread that is not Trio's
+            self._task = None
         self._stage = _Stage.ANSWERED
         self._outcome = answer
         if self._callee is not None:
             self._callee.settle(self)
-        if self._task is not None:
-            task, self._task = self._task, None
-            trio.lowlevel.reschedule(task)
 
 
 NO_PROCESS: Final = NoProcess()

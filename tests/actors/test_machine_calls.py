@@ -161,6 +161,27 @@ async def test_reply_from_elsewhere(stage):
     assert results == ["from elsewhere"]
 
 
+async def test_a_reply_from_a_thread_of_its_own_is_refused_and_the_call_stays_open(stage):
+    """As with all of Trio: the thread gets the error, and the caller the answer that comes later."""
+    kept, results = [], []
+
+    def keep(event):
+        kept.append(event.to)
+        return Keep()
+
+    def answer():
+        with pytest.raises(RuntimeError, match="async context"):
+            kept[0].reply("from a thread")
+
+    with trio.fail_after(60):
+        async with stage.play(Tabled({"s1": keep})) as handle, trio.open_nursery() as nursery:
+            nursery.start_soon(ask_into, results, partial(handle.call, "ask", timeout_seconds=None))
+            await settled()
+            await trio.to_thread.run_sync(answer)
+            kept[0].reply("from its run")
+    assert results == ["from its run"]
+
+
 @pytest.mark.scenario("S-174")
 @on_virtual_time
 async def test_stop_and_reply(stage):
