@@ -393,9 +393,9 @@ class Registry:
             return core.wait_for_child()
         if activate is None:
             return None
-        self._activating[key] = False
         # A system task rather than an actor: a cast has no task to wait in, and the started actor has an owner of its own.
         trio.lowlevel.spawn_system_task(self._activate, key, activate, address, name=f"activate {key!r}")
+        self._activating[key] = False  # after it: it raises in a thread that is not Trio's
         return here
 
     def _coming(self, key: Hashable) -> Core | None:

@@ -196,6 +196,25 @@ async def test_an_activation_that_raises_anything_ends_no_run(error):
         await settled()
 
 
+async def test_a_message_from_a_thread_of_its_own_does_not_count_as_an_activation(stage):
+    """The thread gets Trio's error. The next message of the run starts the actor."""
+    machine = answering()
+    with Registry() as registry, trio.fail_after(60):
+        async with stage.open() as supervisor:
+
+            async def activate():
+                start = machine.start.with_options(name=registry.name("key"))
+                await supervisor.start_child(ChildSpec("m", start))
+
+            def send():
+                with pytest.raises(RuntimeError, match="async context"):
+                    address.cast("from a thread")
+
+            address = registry.address("key", activate=activate)
+            await trio.to_thread.run_sync(send)
+            assert await address.call("hello?", timeout_seconds=None) == "hello?"
+
+
 async def test_an_activation_that_is_not_async_is_refused_where_it_is_given():
     """Not only when a message waits for its actor."""
     with pytest.raises(InvalidSpec, match=r"activate is <function .*: expected an async function"):
