@@ -29,7 +29,7 @@ from agentrail.events import (
 )
 from agentrail.messages import Message, PromptRef
 from agentrail.runtime.cycle_reply import CycleReply, TurnsApart, reply_of_cycle
-from agentrail.runtime.event_subscription import Subscription, Terms, with_kinds
+from agentrail.runtime.event_subscription import Subscription, Terms, number_of, with_kinds
 from agentrail.runtime.pending_calls import PendingCall
 from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_clock import now_ms
@@ -218,8 +218,7 @@ class CycleStream:
     async def _wait_for_acceptance(self, call: PendingCall) -> None:
         async for event in self._events:
             if self._begins(event) or self._waits(event):
-                assert event.meta is not None  # noqa: S101 - it was published
-                self._from = event.meta.seq
+                self._from = number_of(event)
                 self._accepted = event if self._is_wanted_first(event) else None
                 return
         if call.error is not None:

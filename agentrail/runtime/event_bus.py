@@ -25,7 +25,7 @@ from agentrail.events import (
     ToolProgress,
 )
 from agentrail.messages import CallId, SessionId
-from agentrail.runtime.event_subscription import Subscription, TakenSnapshot, Terms
+from agentrail.runtime.event_subscription import Subscription, TakenSnapshot, Terms, number_of
 
 # Unfinished output: the streaming answer, thinking and the progress of calls.
 #
@@ -217,7 +217,7 @@ class EventBus:
     ) -> Earlier:
         if known.times_anew != self._times_anew:
             known = Earlier((), self._times_anew)
-        reach = _number_of(known.events[-1]) if known.events else after
+        reach = number_of(known.events[-1]) if known.events else after
         before = self.last_seq - len(self._kept) + 1
         if not self.lacks(reach) or (at_most is not None and before - reach - 1 > at_most):
             return known
@@ -373,7 +373,7 @@ class EventBus:
     def reach_of(self, after: int, earlier: Earlier) -> int:
         if not earlier.events or earlier.times_anew != self._times_anew:
             return after
-        return _number_of(earlier.events[-1])
+        return number_of(earlier.events[-1])
 
     def _since(self, after: int | None, earlier: Earlier = NOTHING_EARLIER) -> tuple[Event, ...]:
         if after is None:
@@ -388,11 +388,6 @@ class EventBus:
             meta = Envelope(last.session_id, last.seq, last.at_ms, last.path, ephemeral=True)
             return (EventsLost(from_seq=after + 1, to_seq=last.seq, meta=meta),)
         return tuple(self._kept[(seq - self._first) % self._keep] for seq in range(after + 1, last.seq + 1))
-
-
-def _number_of(event: Event) -> int:
-    assert event.meta is not None  # noqa: S101 - it was published
-    return event.meta.seq
 
 
 def _without_gap(events: Sequence[Event], last: int) -> Sequence[Event]:

@@ -11,13 +11,13 @@ from agentrail.abc.store import Store, StoredSession
 from agentrail.core.journal.fold import drift_of, first_state, walk
 from agentrail.core.journal.record import Record, Tail
 from agentrail.core.journal.rewound_events import NumberRange, UndoneEvents, counts, range_after, range_before
-from agentrail.core.protocol.effects import Publish
 from agentrail.core.session.state import SessionState
 from agentrail.core.stack.loaded_stack import Ask
 from agentrail.core.wire.codec import encode_event
 from agentrail.events import Event
 from agentrail.messages import SessionId
-from agentrail.runtime.session_loader import PluginFinder, fold_sources, newest_snapshot
+from agentrail.runtime.event_subscription import number_of
+from agentrail.runtime.session_loader import PluginFinder, committed_events_of, fold_sources, newest_snapshot
 
 MAX_EVENTS_AT_ONCE: Final = 5_000
 """Maximum number of events of one page."""
@@ -106,11 +106,6 @@ def page_of_events(
 
 def _is_wanted(event: Event, kinds: frozenset[type[Event]] | None, undone: Sequence[NumberRange]) -> bool:
     return (kinds is None or type(event) in kinds) and counts(number_of(event), undone)
-
-
-def number_of(event: Event) -> int:
-    assert event.meta is not None  # noqa: S101 - set on publication
-    return event.meta.seq
 
 
 def read_kept(kept: Sequence[Event], last: int, low: int, high: int) -> tuple[Sequence[Event], int]:
@@ -206,13 +201,7 @@ class PastEvents:
         for walked in walk(begun, records, tail=tail, sources=sources):
             if drift_of(walked) is not None:
                 return (), high + 1
-            found += [
-                effect.event
-                for effect in walked.effects
-                if isinstance(effect, Publish)
-                and (meta := effect.event.meta) is not None
-                and not meta.ephemeral
-            ]
+            found += committed_events_of(walked)
         if records:
             self._remember(stored, found, (records[-1].seq, records[-1].hash))
         return tuple([one for one in found if low <= number_of(one) <= high]), kept_from

@@ -68,6 +68,11 @@ def fault_of_cursor(name: str, after: object) -> list[str]:
     return [] if type(after) is int and after >= 0 else [_whole(name, after, least=0)]
 
 
+def number_of(event: Event) -> int:
+    assert event.meta is not None  # noqa: S101 - it was published
+    return event.meta.seq
+
+
 class Subscription:
     """The events of one subscriber: an async context manager to iterate over.
 
@@ -168,8 +173,7 @@ class Subscription:
             return
         self._snapshots = deque((*self._snapshots, snapshot))
         self._buffer.append(lost)
-        if self._reader is not None:
-            self._wake()
+        self._wake()
 
     def bus_closed(self, *, is_rested: bool, is_moved: bool = False) -> None:
         self.is_rested, self.is_moved = is_rested, is_moved
@@ -178,8 +182,7 @@ class Subscription:
     def end(self) -> None:
         """Accept no more events. Buffered events can still be read."""
         self._ended = True
-        if self._reader is not None:
-            self._wake()
+        self._wake()
 
     async def __aenter__(self) -> Self:
         """Register and load the replay in one step, without even a checkpoint in between.

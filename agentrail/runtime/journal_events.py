@@ -10,7 +10,6 @@ import trio
 from agentrail.abc.store import Store, StoredSession
 from agentrail.core.journal.fold import drift_of, first_state, walk
 from agentrail.core.journal.record import REWOUND, Record
-from agentrail.core.protocol.effects import Publish
 from agentrail.core.session.state import SessionState
 from agentrail.core.stack.loaded_stack import Ask
 from agentrail.errors import AgentrailError, StoreUnavailable
@@ -19,9 +18,15 @@ from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.otp.guarded_calls import call_guarded
 from agentrail.outside import Outside
-from agentrail.runtime.event_subscription import Subscription
+from agentrail.runtime.event_subscription import Subscription, number_of
 from agentrail.runtime.plugin_watch import QuietWatch
-from agentrail.runtime.session_loader import PluginFinder, fold_sources, newest_snapshot, read_after
+from agentrail.runtime.session_loader import (
+    PluginFinder,
+    committed_events_of,
+    fold_sources,
+    newest_snapshot,
+    read_after,
+)
 from agentrail.runtime.store_writer import LONGEST_PAUSE_SECONDS
 from agentrail.runtime.tree_secrets import Withheld
 
@@ -130,15 +135,8 @@ def _folded(  # noqa: PLR0913, PLR0917 - same arguments
     for walked in walk(start, records, tail=tail, sources=sources):
         if drift_of(walked) is not None:
             return ()
-        events += [
-            effect.event
-            for effect in walked.effects
-            if isinstance(effect, Publish)
-            and (meta := effect.event.meta) is not None
-            and not meta.ephemeral
-            and after < meta.seq < before
-        ]
-    numbers = [event.meta.seq for event in events if event.meta is not None]
+        events += [event for event in committed_events_of(walked) if after < number_of(event) < before]
+    numbers = [number_of(event) for event in events]
     return tuple(events) if numbers == list(range(after + 1, before)) else ()
 
 

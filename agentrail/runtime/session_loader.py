@@ -11,7 +11,7 @@ import msgspec
 from attrs import frozen
 
 from agentrail.abc.store import Filters, Store, StoredSession
-from agentrail.core.journal.fold import Folded, Sources, first_state, fold, walk
+from agentrail.core.journal.fold import Folded, Sources, Walked, first_state, fold, walk
 from agentrail.core.journal.record import (
     DRIFTED,
     ERASED,
@@ -405,6 +405,10 @@ def _fold(
     for one in walk(head.state, records[cut:], tail=head.tail, sources=sources):
         if one.record.kind == REWOUND:
             events.clear()  # they no longer count, or are older than those that no longer count
-        published = (effect.event for effect in one.effects if isinstance(effect, Publish))
-        events += [event for event in published if event.meta is not None and not event.meta.ephemeral]
+        events += committed_events_of(one)
     return last, tuple(events)
+
+
+def committed_events_of(walked: Walked) -> list[Event]:
+    published = (effect.event for effect in walked.effects if isinstance(effect, Publish))
+    return [event for event in published if event.meta is not None and not event.meta.ephemeral]
