@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar, overload
 import trio
 from attrs import evolve, frozen
 
-from agentrail.actors.dead_letters import bury
 from agentrail.actors.mailbox import Mailbox, MailboxStatistics
 from agentrail.actors.reply_slots import ReplyTo, down
+from agentrail.actors.trio_check import need_trio
 from agentrail.errors import CallingSelf, CallTimeout, NoMailbox
 from agentrail.logs import Logger
 from agentrail.otp.child_specs import is_seconds
@@ -21,6 +21,7 @@ from agentrail.otp.guarded_calls import call_guarded
 from agentrail.otp.statem import Call, Cast, Info, RequestFor
 from agentrail.otp.supervision_types import Report, StopSummary, Token
 from agentrail.otp.tracebacks import print_exception
+from agentrail.outside import current_run
 
 R = TypeVar("R")
 
@@ -117,6 +118,7 @@ class ActorCell:
         "killed",
         "mailbox",
         "owner",
+        "run",
         "scope",
         "stop_reason",
         "task",
@@ -142,6 +144,7 @@ class ActorCell:
         self.stop_reason: ExitReason | None = None
         self.is_laddered: bool = False
         self.killed: bool = False
+        self.run: trio.lowlevel.TrioToken | None = current_run()
         self.scope: trio.CancelScope = trio.CancelScope()
         self._shields: dict[trio.CancelScope, None] | None = None
         self.task: trio.lowlevel.Task | None = None
@@ -160,6 +163,10 @@ class ActorCell:
 
     @abstractmethod
     def kill(self) -> None: ...
+
+    def need_run(self) -> None:
+        if self.run is not None and current_run() is not self.run:  # `None`: it has ended
+            need_trio(self.run)
 
     def refuse_messages(self) -> NoMailbox:
         message = f"actor {self.id!r} is a worker; use machine() for an actor that reads messages"
@@ -279,7 +286,7 @@ class ActorCell:
     def finish(self, reason: ExitReason) -> None:
         """End the instance in a single step. All of its code has stopped."""
         self.exit_reason = reason
-        self.task = None
+        self.task = self.run = None
         self.give_up(reason)
         releases, self._releases = self._releases, None
         # One failing callback must not affect the others: a caller that is not notified of an end waits indefinitely.
@@ -349,11 +356,11 @@ class ActorHandle:
             MailboxFull: Your move: the mailbox is full, and its policy is `reject` or `block`.
             NoMailbox: Your move: the actor is a worker.
         """
-        self._put(Cast(message))
+        mailbox_of(self._cell).put_nowait(Cast(message))
 
     def info(self, message: object) -> None:
         """Send a message like `cast`, for notifications that are not requests. A machine receives an `Info`."""
-        self._put(Info(message))
+        mailbox_of(self._cell).put_nowait(Info(message))
 
     async def send(self, message: object) -> None:
         """Send a message like `cast`, but wait for room if the policy is `block`.
@@ -364,8 +371,7 @@ class ActorHandle:
 
         Cancellation: Always a checkpoint. If cancelled, no message was sent.
         """
-        mailbox = mailbox_of(self._cell)
-        await mailbox.put(Cast(message))
+        await mailbox_of(self._cell).put(Cast(message))
 
     @overload
     async def call(self, request: RequestFor[R], *, timeout_seconds: float | None = ...) -> R: ...
@@ -440,7 +446,7 @@ class ActorHandle:
             await trio.lowlevel.checkpoint()
             raise down(self)
         since_seconds = trio.current_time()
-        self._cell.ask(reason)
+        cell_of(self).ask(reason)
         try:
             with trio.fail_after(math.inf if timeout_seconds is None else timeout_seconds):
                 ended = await self.wait()
@@ -456,19 +462,19 @@ class ActorHandle:
             TypeError: Your move: `reason` is not an exit reason.
         """
         check_reason(reason)
-        self._cell.receive_exit(reason, sender)
+        cell_of(self).receive_exit(reason, sender)
 
     def kill(self) -> None:
         """Cancel the actor at once, without calling `terminate`. A kill cannot be trapped."""
         if self._cell.exit_reason is None:
-            self._cell.kill()
+            cell_of(self).kill()
 
     async def wait(self) -> ExitReason:
         """Wait for the actor's end and return its exit reason.
 
         Cancellation: Always a checkpoint.
         """
-        if self._cell.exit_reason is None:
+        if cell_of(self).exit_reason is None:
             gone = trio.Event()
             self._cell.watch(gone, lambda _: gone.set())
             try:
@@ -487,13 +493,6 @@ class ActorHandle:
         postponed, timers = self._cell.counts()
         return evolve(mailbox.statistics(), postponed=postponed, timers=timers)
 
-    def _put(self, event: Cast | Info) -> None:
-        mailbox = mailbox_of(self._cell)
-        if self._cell.exit_reason is not None:
-            bury(event, "the actor has ended")
-        else:
-            mailbox.put_nowait(event)
-
 
 def log_bug(error: BaseException) -> None:
     LOGGER.error(
@@ -502,12 +501,15 @@ def log_bug(error: BaseException) -> None:
 
 
 def cell_of(handle: ActorHandle) -> ActorCell:
-    return handle._cell  # noqa: SLF001 - a handle hides its cell from users
+    cell = handle._cell  # noqa: SLF001 - a handle hides its cell from users
+    cell.need_run()
+    return cell
 
 
 def mailbox_of(cell: ActorCell) -> Mailbox[object]:
     if cell.mailbox is None:
         raise cell.refuse_messages()
+    cell.need_run()
     return cell.mailbox
 
 

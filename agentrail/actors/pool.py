@@ -266,6 +266,8 @@ class PoolCore:
     # --- effects
 
     def _take(self, signal: PoolSignal) -> None:
+        if self._supervisor is not None:
+            cell_of(self._supervisor)  # raises in another Trio run
         self.state, effects = step_pool(self.state, signal)
         for effect in effects:
             self._carry_out(effect)
