@@ -4,12 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
+import trio
 from attrs import frozen
 
 from agentrail.abc.event_reader import ConsumerStatistics, SessionOrigin
 from agentrail.errors import CursorAhead, OptionError, SessionDown
 from agentrail.events import Event
 from agentrail.messages import JsonObject, SessionId
+from agentrail.outside import current_run
 from agentrail.runtime.event_bus import NOTHING_EARLIER, READS, Earlier, EventBus
 from agentrail.runtime.event_subscription import Subscription, TakenSnapshot, Terms, fault_of_cursor
 from agentrail.runtime.journal_events import MAX_OLD_EVENTS
@@ -72,6 +74,7 @@ class FanIn:
         self._down: str | None = None
         self._forget = self._sessions.__delitem__  # bound once instead of once per session
         self.reader: EventReader | None = None
+        self.run: trio.lowlevel.TrioToken | None = current_run()
 
     def join(self, session: Followed) -> None:
         key = _key_of(session)
@@ -113,7 +116,7 @@ class FanIn:
         return ManySubscription(self, terms, group_id=group_id, scope=scope, after=after)
 
     def close(self, reason: str) -> None:
-        self._down = reason
+        self._down, self.run = reason, None
         for subscription in self._subscriptions:
             subscription.end()
 
@@ -233,6 +236,7 @@ class ManySubscription(Subscription):
             leave=fan_in.leave,
             prepare=None if after is None else prepare,
         )
+        self.run = fan_in.run
         self._fan_in = fan_in
         self._group_id = group_id
         self._scope = scope

@@ -10,6 +10,7 @@ from attrs import evolve, frozen
 
 from agentrail.abc import Tool
 from agentrail.actors.mailbox import Mailbox
+from agentrail.actors.trio_check import need_trio
 from agentrail.core.journal.fold import rewound_state
 from agentrail.core.protocol.effects import Effect, Publish, Refuse, ReplyToCaller, RunTool
 from agentrail.core.protocol.request import EffectId
@@ -212,6 +213,7 @@ class SleepingCell(HeldCode):
 
         Cancellation: A checkpoint only if it has to wait. The wake-up continues.
         """
+        need_trio(self.pending_calls.run)
         sleep = self.sleep
         while sleep is not None and sleep.stage is not SleepStage.AWAKE:
             if self.ending is not None:

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final, Literal, Self, TypeAlias
+from typing import Final, Literal, Self
 
 import trio
 from attrs import frozen
@@ -12,6 +12,7 @@ from agentrail.actors.trio_check import need_trio
 from agentrail.errors import OptionError, SessionDown, YourMove
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
+from agentrail.outside import current_run
 from agentrail.runtime.fan_in import EVERY
 from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_keys import fault_of_scope
@@ -22,10 +23,6 @@ DEFAULT_BUFFER: Final = 256
 
 MAX_PARKED: Final = 100
 """Number of parked sessions that are remembered."""
-
-_Channel: TypeAlias = tuple[
-    trio.MemorySendChannel["SessionReport"], trio.MemoryReceiveChannel["SessionReport"]
-]
 
 
 @frozen(kw_only=True)
@@ -64,8 +61,7 @@ class SessionReports:
         self._enter = enter
         self._leave = leave
         self._is_entered = False
-        channel: _Channel = trio.open_memory_channel(buffer)
-        self._sender, self._receiver = channel
+        self._sender, self._receiver = trio.open_memory_channel[SessionReport](buffer)
         self.dropped: int = 0
         """Number of reports dropped because the buffer was full, the oldest first."""
 
@@ -89,7 +85,6 @@ class SessionReports:
         if self._is_entered:
             message = "these reports were already entered: call supervisor.reports() again"
             raise YourMove(message)
-        need_trio()
         self._enter(self)
         self._is_entered = True
         return self
@@ -119,6 +114,7 @@ class ReportBoard:
         self.parked: deque[SessionReport] = deque(maxlen=MAX_PARKED)
         """The last parked sessions. They are no longer in the tree, where people look for them."""
         self._down: str | None = None
+        self._run: trio.lowlevel.TrioToken | None = current_run()
 
     def subscribe(self, *, scope: str | None, buffer: int) -> SessionReports:
         faults = [] if scope is None else [fault_of_scope("scope", scope)]
@@ -155,11 +151,12 @@ class ReportBoard:
             reader.offer(report)
 
     def close(self, reason: str) -> None:
-        self._down = reason
+        self._down, self._run = reason, None
         for reader in self._readers:
             reader.end()
 
     def _join(self, reader: SessionReports) -> None:
+        need_trio(self._run)
         if self._down is not None:
             raise SessionDown(EVERY, self._down)
         self._readers = (*self._readers, reader)

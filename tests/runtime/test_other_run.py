@@ -22,6 +22,11 @@ def test_a_call_from_another_run_is_refused_before_anything_is_sent():
             lambda: session.subscribe().__aenter__(),
             lambda: session.monitor().wait(),
             lambda: supervisor.start_session(model=model),
+            lambda: supervisor.rest(session.session_id),
+            supervisor.tree,
+            lambda: supervisor.reports().__aenter__(),
+            lambda: supervisor.subscribe_all().__aenter__(),
+            lambda: supervisor.subscribe_group("g").__aenter__(),
         ):
             with pytest.raises(NoTrioRun, match="belongs to another Trio run"), trio.fail_after(5):
                 await call()
