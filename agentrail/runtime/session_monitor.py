@@ -37,10 +37,13 @@ class SessionMonitor:
 
         Raises:
             NoTrioRun: Your move: Trio is not running.
+            CallingSelf: Your move: a tool of this session made the call, and its end waits for that tool.
 
         Cancellation: Always a checkpoint. The end is not lost. Wait again.
         """
         need_trio(self._cell.pending_calls.run)
+        if self._cell.ending is None:
+            self._cell.pending_calls.refuse_self("monitor")
         reason = await self._cell.wait_down()
         return SessionGone(
             session_id=self._cell.ports.session_id,

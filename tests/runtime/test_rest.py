@@ -177,7 +177,7 @@ async def test_what_it_left_is_kept_for_a_caller_that_was_cancelled(supervisor):
     assert holds(words.rested, session)
 
 
-async def test_a_tool_can_neither_put_its_own_session_to_rest_nor_stop_it(supervisor):
+async def test_a_tool_can_neither_put_its_own_session_to_rest_nor_stop_it_nor_await_its_end(supervisor):
     """It would wait for itself, by its supervisor too."""
 
     @tool
@@ -187,6 +187,8 @@ async def test_a_tool_can_neither_put_its_own_session_to_rest_nor_stop_it(superv
             await supervisor.rest("s-1")
         with pytest.raises(CallingSelf):
             await supervisor.stop_session("s-1")
+        with pytest.raises(CallingSelf, match="monitor from inside a tool"), trio.fail_after(5):
+            await session.monitor().wait()
         return "awake"
 
     session = await supervisor.start_session(model=calling("sleep"), tools=[sleep], session_id="s-1")
