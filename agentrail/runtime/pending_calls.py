@@ -35,18 +35,17 @@ _STOPS: Final = (AbortCycle, AbortTool, StopSession)
 class _Mark:
     """Marks a task, and the tasks it starts, as work of a call. Tasks may outlive the call. The mark does not."""
 
-    __slots__ = ("_token", "key", "lasts")
+    __slots__ = ("_token", "calls")
 
-    def __init__(self, key: str) -> None:
-        self.key = key
-        self.lasts = True
+    def __init__(self, calls: "PendingCalls") -> None:
+        self.calls: PendingCalls | None = calls
 
     def __enter__(self) -> None:
         self._token: Token[tuple[_Mark, ...]] = _INSIDE.set((*_INSIDE.get(), self))
 
     def __exit__(self, *_: object) -> None:
         # A reset alone is not enough: sessions and tasks started by the call keep copies of the variable.
-        self.lasts = False
+        self.calls = None
         _INSIDE.reset(self._token)
         del self._token  # it keeps the whole context alive
 
@@ -83,7 +82,6 @@ class PendingCalls:
         "_count",
         "_down",
         "_is_rested",
-        "_key",
         "_outside",
         "_prefix",
         "_session_id",
@@ -91,9 +89,8 @@ class PendingCalls:
         "run",
     )
 
-    def __init__(self, session_id: str, outside: Outside | None = None, *, key: str | None = None) -> None:
+    def __init__(self, session_id: str, outside: Outside | None = None) -> None:
         self._session_id = session_id
-        self._key = key or session_id
         self._outside = outside or current()
         self._waiting = _NO_CALLS
         self.run = current_run() if trio.lowlevel.in_trio_run() else None
@@ -214,10 +211,11 @@ class PendingCalls:
 
     def inside(self) -> AbstractContextManager[None]:
         """Mark the current task, and all tasks it starts, as work of a call of this session until the call ends."""
-        return _Mark(self._key)
+        return _Mark(self)
 
     def refuse_self(self, call: str) -> None:
-        if any(mark.lasts and mark.key == self._key for mark in _INSIDE.get()):
+        # Not compared by id: another supervisor of this process may have a session of the same id.
+        if any(mark.calls is self for mark in _INSIDE.get()):
             message = f"{call} from inside a tool of session {self._session_id!r} would wait for itself: call it after the tool has returned"
             raise CallingSelf(message)
 

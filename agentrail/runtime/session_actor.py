@@ -373,7 +373,7 @@ class SessionCell(SleepingCell):
             keep=ports.event_buffer_size,
             events=events,
         )
-        self.pending_calls: PendingCalls = PendingCalls(ports.session_id, ports.outside, key=ports.key)
+        self.pending_calls: PendingCalls = PendingCalls(ports.session_id, ports.outside)
         self.undone: list[Effect] = []
         # For a resumed session: earlier records keep their numbers.
         self._tool_changes = 0 if state is None else state.data.tools.generation

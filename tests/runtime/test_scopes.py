@@ -148,22 +148,26 @@ async def test_children_are_in_the_scope_of_their_parent(supervisor):
     assert [len(shell.calls) for shell in tools.values()] == [0, 1]
 
 
-async def test_a_tool_may_ask_the_session_of_its_name_in_another_scope(supervisor):
+async def test_a_tool_may_ask_a_session_of_its_name_in_another_scope_or_supervisor(supervisor):
     """It would wait for itself only where it is the same session, and not where it has the same id."""
-    other = await supervisor.start_session(model=saying("hello"), session_id="main", scope="b")
 
     @tool
     async def ask() -> str:
         """Asks."""
         with pytest.raises(CallingSelf):
             await session.ask("Hi")
-        return str(await other.ask("Hi"))
+        return f"{await other.ask('Hi')} {await foreign.ask('Hi')}"
 
-    session = await supervisor.start_session(model=calling("ask"), tools=[ask], session_id="main", scope="a")
-    async with session.subscribe(kinds=[ToolExecutionEnd]) as events:
-        await session.prompt("go")
-        (ended,) = await take(events)
-    assert ended.result.text == "hello"
+    async with open_bare() as another:
+        other = await supervisor.start_session(model=saying("hello"), session_id="main", scope="b")
+        foreign = await another.start_session(model=saying("world"), session_id="main", scope="a")
+        session = await supervisor.start_session(
+            model=calling("ask"), tools=[ask], session_id="main", scope="a"
+        )
+        async with session.subscribe(kinds=[ToolExecutionEnd]) as events:
+            await session.prompt("go")
+            (ended,) = await take(events)
+    assert ended.result.text == "hello world"
 
 
 async def test_a_crash_restarts_and_parks_the_session_of_its_scope(supervisor):
