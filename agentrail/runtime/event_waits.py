@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from inspect import iscoroutinefunction
 from typing import Any, Final
 
 import trio
@@ -50,7 +51,7 @@ def decide_wait(what: object) -> MeantEvent:
         if what in KINDS:
             return MeantEvent(name=what.__name__, is_meant=lambda event: isinstance(event, what))
         raise OptionError([f"what is the class {what.__name__}: expected an event class, such as AgentEnd"])
-    if not callable(what):
+    if not callable(what) or iscoroutinefunction(what):  # a coroutine counts as true
         raise OptionError([f"what is {what!r:.200}: expected an event class, or a function of one event"])
     judge: Callable[[Event], Any] = what
     name = getattr(what, "__name__", "event")

@@ -40,6 +40,7 @@ WRONG = {
     ],
     "wait_for": [
         (lambda s: s.wait_for(5), "what is 5: expected an event class, or a function of one event"),
+        (lambda s: s.wait_for(s.wait_for), "what is <bound method"),
         (lambda s: s.wait_for(str), "what is the class str: expected an event class, such as AgentEnd"),
         (lambda s: s.wait_for(AgentEnd, timeout_seconds=math.nan), "timeout_seconds is nan: expected a number from 0, or None"),
     ],
