@@ -216,6 +216,7 @@ class CycleCalls:
             ReplyTimeout: The time limit expired. The cycle continues.
             StoreUnavailable: The store does not accept records for now, so nothing is published.
             OptionError: Your move: an argument is out of range.
+            CallingSelf: Your move: a tool of this session waits for the end of its cycle.
             SessionDown: The session has ended.
 
         Cancellation: Always a checkpoint. Nothing is lost.

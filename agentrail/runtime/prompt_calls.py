@@ -290,6 +290,8 @@ class PromptingHandle(CycleCalls, AskingHandle):
 
     async def _event(self, what: Any, timeout_seconds: float | None, *, wait_for_people: bool) -> Any:
         meant = decide_wait(what)
+        if what in CYCLE_ENDS:  # other events come while a tool is running
+            self._cell.pending_calls.refuse_self("wait_for")
         may_wait = wait_for_people or timeout_seconds is not None
         wait = EventWait(self._cell, meant, wait_for_people=may_wait)
         if timeout_seconds is None:

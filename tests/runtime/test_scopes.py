@@ -156,6 +156,8 @@ async def test_a_tool_may_ask_a_session_of_its_name_in_another_scope_or_supervis
         """Asks."""
         with pytest.raises(CallingSelf):
             await session.ask("Hi")
+        with pytest.raises(CallingSelf), trio.fail_after(5):
+            await session.wait_for(AgentEnd)
         return f"{await other.ask('Hi')} {await foreign.ask('Hi')}"
 
     async with open_bare() as another:
