@@ -296,7 +296,8 @@ def _qualified_name(error: BaseException) -> str:
 
 
 def _redacted(text: str, redact: Redact) -> str:
-    return call_guarded(_withhold, redact, text)  # a bug in it must not end an actor or leak the text
+    # A bug in it must not end an actor or leak the text. `join` raises for any result but text, such as a forgotten one.
+    return call_guarded(_withhold, lambda: "".join((redact(text),)))
 
 
 def _withhold(error: BaseException) -> str:

@@ -100,7 +100,7 @@ def test_long_text_and_traceback_are_cut_in_the_middle():
 
 
 def test_secrets_are_taken_out_of_a_crash():
-    """Of a reason without an exception too; when `redact` raises, a placeholder stands for the text."""
+    """Of a reason without an exception too; when `redact` raises or returns no text, a placeholder stands for the text."""
     crashed = Crashed.of_rule(
         "BadAction", "key " + "y" * 9_000, redact=lambda text: text.replace("key", "***")
     )
@@ -113,6 +113,8 @@ def test_secrets_are_taken_out_of_a_crash():
     crashed = Crashed.from_exception(crash(ValueError("secret")), redact=broken)
     assert crashed.type == "ValueError"
     assert crashed.text == crashed.traceback == "<withheld: redact raised LookupError>"
+    crashed = Crashed.of_rule("BadAction", "secret", redact=lambda text: None)
+    assert crashed.text == "<withheld: redact raised TypeError>"
 
 
 # --- what is a reason
