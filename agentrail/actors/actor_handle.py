@@ -17,7 +17,7 @@ from agentrail.errors import CallingSelf, CallTimeout, NoMailbox
 from agentrail.logs import Logger
 from agentrail.otp.child_specs import is_seconds
 from agentrail.otp.exits import Crashed, ExitReason, Killed, NoProcess, Normal, Shutdown, check_reason
-from agentrail.otp.guarded_calls import call_guarded
+from agentrail.otp.guarded_calls import call_guarded, show
 from agentrail.otp.statem import Call, Cast, Info, RequestFor
 from agentrail.otp.supervision_types import Report, StopSummary, Token
 from agentrail.otp.tracebacks import print_exception
@@ -169,7 +169,7 @@ class ActorCell:
             need_trio(self.run)
 
     def refuse_messages(self) -> NoMailbox:
-        message = f"actor {self.id!r} is a worker; use machine() for an actor that reads messages"
+        message = f"actor {show(self.id)} is a worker; use machine() for an actor that reads messages"
         return NoMailbox(message)
 
     def counts(self) -> tuple[int, int]:
@@ -332,7 +332,7 @@ class ActorHandle:
         self._cell = cell
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._cell.id!r} #{self._cell.incarnation}>"
+        return f"<{type(self).__name__} {show(self._cell.id)} #{self._cell.incarnation}>"
 
     @property
     def id(self) -> Hashable:

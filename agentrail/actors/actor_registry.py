@@ -190,7 +190,7 @@ class Registry:
         entries = self._entries.get(key, {})
         for holder in tuple(entries) if self._is_unique else (handle,) * (handle in entries):
             if holder.exit_reason is None:
-                message = f"key {key!r} is held by {holder!r}: unregister it first, or use its `handle`"
+                message = f"key {show(key)} is held by {holder!r}: unregister it first, or use its `handle`"
                 raise AlreadyRegistered(message, handle=holder)
             self._remove(key, holder)
         self._entries.setdefault(key, {})[handle] = Entry(handle, value)
@@ -261,7 +261,7 @@ class Registry:
         cell = current_cell()
         entries = self._entries.get(key, {})
         if cell is None or cell.handle not in entries:
-            message = f"the value of key {key!r} belongs to its owner: only that actor can change it"
+            message = f"the value of key {show(key)} belongs to its owner: only that actor can change it"
             raise NotOwner(message)
         entries[cell.handle] = Entry(cell.handle, value)
 
@@ -372,7 +372,7 @@ class Registry:
         def find() -> Lookup:
             return self._find(key, activate, address[0])
 
-        address.append(Address(repr(key), find, hold_limit))
+        address.append(Address(show(key), find, hold_limit))
         return address[0]
 
     def _find(self, key: Hashable, activate: Activate | None, address: Address) -> Lookup:
@@ -394,7 +394,7 @@ class Registry:
         if activate is None:
             return None
         # A system task rather than an actor: a cast has no task to wait in, and the started actor has an owner of its own.
-        trio.lowlevel.spawn_system_task(self._activate, key, activate, address, name=f"activate {key!r}")
+        trio.lowlevel.spawn_system_task(self._activate, key, activate, address, name=f"activate {show(key)}")
         self._activating[key] = False  # after it: it raises in a thread that is not Trio's
         return here
 
@@ -499,7 +499,7 @@ class Registry:
 
     def _check_open(self, *keys: Hashable) -> None:
         if self._closed:
-            asked = f", {keys[0]!r} too" if keys else ""
+            asked = f", {show(keys[0])} too" if keys else ""
             message = f"the registry is closed and its names no longer exist{asked}; create another registry"
             raise RegistryClosed(message)
 

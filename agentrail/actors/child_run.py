@@ -1,7 +1,7 @@
 """One instance of a child, from its start to its end: the wrapper that turns a crash into data."""
 
 import math
-from collections.abc import Awaitable, Callable, Hashable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Literal, Protocol
 
@@ -26,6 +26,7 @@ from agentrail.otp.exits import (
     Normal,
     Shutdown,
 )
+from agentrail.otp.guarded_calls import show
 from agentrail.otp.supervision_state import SupervisorState
 from agentrail.otp.supervision_step import GROUPED
 from agentrail.otp.supervision_types import (
@@ -154,13 +155,10 @@ class ChildRun:
             case Crashed():
                 return InitFailed("raised", cause=reason)
             case Normal() if self.cell.stop_reason is None:
-                return InitFailed("returned", cause=_returned_early(self.cell.id))
+                text = f"child {show(self.cell.id)} ended before it reported started"
+                return InitFailed("returned", cause=Crashed.of_rule("ReturnedEarly", text))
             case _:
                 return InitFailed("stopped", cause=reason)
-
-
-def _returned_early(child_id: Hashable) -> ExitReason:
-    return Crashed.of_rule("ReturnedEarly", f"child {child_id!r} ended before it reported started")
 
 
 async def run_instance(run: ChildRun) -> None:

@@ -29,7 +29,7 @@ from agentrail.otp.exits import (
     describe,
     is_clean,
 )
-from agentrail.otp.guarded_calls import call_guarded, leaves
+from agentrail.otp.guarded_calls import call_guarded, leaves, show
 from agentrail.otp.statem import (
     ArmTimer,
     Call,
@@ -410,7 +410,7 @@ class MachineLoop:
 
     def change_code(self, behaviour: Behaviour[Any, Any], old_version: object) -> None:
         if not self.is_suspended:
-            message = f"actor {self.cell.id!r} is running: suspend it before its code changes"
+            message = f"actor {show(self.cell.id)} is running: suspend it before its code changes"
             raise NotSuspended(message)
         state, data = behaviour.code_change(old_version, self.engine.state, self.engine.data)
         self.behaviour = behaviour

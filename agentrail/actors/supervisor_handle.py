@@ -35,6 +35,7 @@ from agentrail.otp.child_specs import (
     check_flags,
 )
 from agentrail.otp.exits import ExitReason, Shutdown, check_reason
+from agentrail.otp.guarded_calls import show
 from agentrail.otp.statem import Info
 from agentrail.otp.supervision_types import (
     ByHandle,
@@ -449,13 +450,11 @@ class Supervisor(ActorHandle):
         if self.exit_reason is not None:
             raise down(self)
         if core.state.flags.strategy == "dynamic":
-            message = (
-                f"children of a 'dynamic' supervisor are identified by their handles, got the id {child_id!r}"
-            )
+            message = f"children of a 'dynamic' supervisor are identified by their handles, got the id {show(child_id)}"
             raise WrongChildKey(message)
         child = core.child_of(child_id)
         if child is None:
-            message = f"supervisor {self.id!r} has no child {child_id!r}: see which_children"
+            message = f"supervisor {show(self.id)} has no child {show(child_id)}: see which_children"
             raise ChildNotFound(message)
         if (
             not child.has_process
@@ -464,7 +463,7 @@ class Supervisor(ActorHandle):
         ):
             raise down(child.handle if isinstance(child.handle, ActorHandle) else child_id)
         if kind is not None and (kind == "supervisor") is not isinstance(child.handle, Supervisor):
-            message = f"child {child_id!r} of supervisor {self.id!r} is a {child.spec.kind}, not a {kind!r}: omit `kind`, or give the right one"
+            message = f"child {show(child_id)} of supervisor {show(self.id)} is a {child.spec.kind}, not a {kind!r}: omit `kind`, or give the right one"
             raise ChildNotFound(message)
         return child.handle
 
@@ -479,7 +478,7 @@ class Supervisor(ActorHandle):
             InvalidSpec: Your move: a limit below 1.
         """
         core = self._core
-        return Address(repr(child_id), lambda: _find_child(core, child_id), hold_limit)
+        return Address(show(child_id), lambda: _find_child(core, child_id), hold_limit)
 
     @staticmethod
     def _started(answer: Any, *, monitor: bool) -> Started:

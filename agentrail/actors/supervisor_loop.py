@@ -132,7 +132,7 @@ class SupervisorCell(ActorCell):
             self.core.report_own("ignored_exit", reason)
 
     def refuse_messages(self) -> NoMailbox:
-        message = f"{self.id!r} is a supervisor: call its methods"
+        message = f"{show(self.id)} is a supervisor: call its methods"
         return NoMailbox(message)
 
 
@@ -161,10 +161,10 @@ def log_report(report: Report) -> None:
     crashed = crash_of(report.reason) if report.kind in _ENDS else None
     if crashed is not None and crashed.type != _NAME_TAKEN:
         LOGGER.error(
-            "%s: child %r of %r: %s",
+            "%s: child %s of %s: %s",
             report.kind,
-            report.child_id,
-            report.supervisor,
+            show(report.child_id),
+            show(report.supervisor),
             describe(report.reason or crashed),
             exception=crashed.traceback,
         )
@@ -174,7 +174,7 @@ def log_report(report: Report) -> None:
         return
     tell = LOGGER.debug if is_quiet else LOGGER.warning
     reason = "" if report.reason is None else describe(report.reason)
-    tell("%s: child %r of %r: %s", report.kind, report.child_id, report.supervisor, reason)
+    tell("%s: child %s of %s: %s", report.kind, show(report.child_id), show(report.supervisor), reason)
 
 
 class Core:
@@ -366,7 +366,8 @@ class Core:
         if limit != "infinity" and (run.reports_itself or start.form != "worker"):
             self._deadlines.arm(("start", wanted.token), trio.current_time() + limit)
         assert self._nursery is not None  # noqa: S101 - effects are carried out by the loop
-        self._nursery.start_soon(run_instance, run, name=f"child {wanted.spec.id!r} #{wanted.incarnation}")
+        name = f"child {show(wanted.spec.id)} #{wanted.incarnation}"
+        self._nursery.start_soon(run_instance, run, name=name)
 
     def _make_cell(self, wanted: StartChild, start: Start) -> ActorCell:
         who = (wanted.spec.id, wanted.incarnation, self, wanted.token)

@@ -137,8 +137,8 @@ async def open_supervisor(  # noqa: PLR0913 - a block has no other place for its
     root = _Root(cell, Core(cell, tree, flags, specs, watchdog_seconds=exit_process_after_seconds), tree)
     failure = Kept()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(root.run, name=f"supervisor {cell.id!r}")
-        nursery.start_soon(root.watch, name=f"watcher of {cell.id!r}")
+        nursery.start_soon(root.run, name=f"supervisor {show(cell.id)}")
+        nursery.start_soon(root.watch, name=f"watcher of {show(cell.id)}")
         with failure:  # kept until all children have ended
             await root.up.wait()
             if root.is_up:
@@ -161,10 +161,10 @@ def _check_end(root: _Root) -> None:
     if not root.is_up:
         child_id = reason.child_id if isinstance(reason, InitFailed) else None
         cause = reason.cause if isinstance(reason, InitFailed) and reason.cause is not None else reason
-        message = f"child {child_id!r} did not start ({describe(cause)}); the children started before it were stopped"
+        message = f"child {show(child_id)} did not start ({describe(cause)}); the children started before it were stopped"
         raise SupervisorStartFailed(message, child_id=child_id, reason=cause)
     if root.has_given_up:
-        message = f"supervisor {root.cell.id!r} ended while its block was running ({describe(reason)})"
+        message = f"supervisor {show(root.cell.id)} ended while its block was running ({describe(reason)})"
         path = _culprits(root.core)
         if not path:
             raise SupervisorGaveUp(message, reason=reason)

@@ -13,6 +13,7 @@ from agentrail.actors.actor_types import ActorView, Start
 from agentrail.actors.supervisor_loop import Core, SupervisorCell
 from agentrail.otp.child_specs import ChildKind, Strategy, SupervisorFlags
 from agentrail.otp.exits import describe
+from agentrail.otp.guarded_calls import show
 from agentrail.otp.supervision_state import Child, child_status
 from agentrail.otp.supervision_types import ChildStatus
 
@@ -244,6 +245,6 @@ def _describe(node: TreeNode) -> str:
     mailbox = "-" if node.mailbox is None else node.mailbox
     status = node.status if node.phase is None else f"{node.status} {node.phase}"
     return (
-        f"{node.id!r} {node.kind} {status} #{node.incarnation} restarts={node.restarts} "
+        f"{show(node.id)} {node.kind} {status} #{node.incarnation} restarts={node.restarts} "
         f"up={uptime} mailbox={mailbox}"
     )

@@ -1,6 +1,7 @@
 """Bad input row by row, and what is asked of actors that are dead, of another kind, or not up yet: which error, in which words."""
 
 import math
+from functools import partial
 
 import pytest
 import trio
@@ -12,6 +13,8 @@ from agentrail.actors import (
     get_state,
     machine,
     open_partitions,
+    open_supervisor,
+    render_tree,
     subtree,
     worker,
 )
@@ -22,6 +25,7 @@ from agentrail.errors import (
     ActorDown,
     AgentrailError,
     CallTimeout,
+    ChildNotFound,
     ChildStartFailed,
     InvalidSpec,
     NoMailbox,
@@ -30,7 +34,7 @@ from agentrail.otp.child_specs import ChildSpec, SupervisorFlags
 from agentrail.otp.exits import InitFailed, NoProcess, Shutdown, describe
 from agentrail.otp.statem import Call, Keep, Reply
 from agentrail.testing.held import held
-from tests.actors.rig import Tabled, on_virtual_time, settled, statuses
+from tests.actors.rig import Tabled, boom, on_virtual_time, settled, statuses
 from tests.otp.rig import obey
 
 
@@ -248,6 +252,35 @@ async def test_starts_without_words(stage):
     idle = ChildSpec("m", Tabled({}, first=IGNORE).start)
     async with stage.open(children=[ChildSpec("w", worker(Unreadable())), idle]) as supervisor:
         assert statuses(await supervisor.which_children()) == {"w": "running", "m": "stopped"}
+
+
+class Unprintable:
+    """An id such as a row whose database was closed."""
+
+    def __repr__(self):
+        raise LookupError
+
+
+@on_virtual_time
+async def test_an_id_that_cannot_be_printed_ends_no_other_child(stage):
+    """Neither its start nor its crash, with a caller that waits, and with a log."""
+    machine = Tabled({"s1": lambda event: Keep() if isinstance(event, Call) else boom("crash")})
+    async with open_supervisor(SupervisorFlags("one_for_one"), [stage.W("w")]) as supervisor:
+        bad = Unprintable()
+        handle = (await supervisor.start_child(ChildSpec(bad, machine.start, "temporary"))).handle
+        assert "<Unprintable instance" in render_tree(await supervisor.tree())
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(raises, ActorDown, partial(supervisor.address(bad).call, "never answered"))
+            await settled()
+            handle.cast("crash")
+        with pytest.raises(ChildNotFound, match="has no child <Unprintable instance"):
+            supervisor.handle(bad)
+        assert statuses(await supervisor.which_children()) == {"w": "running"}
+
+
+async def raises(kind, call):
+    with pytest.raises(kind):
+        await call()
 
 
 # --- registries
