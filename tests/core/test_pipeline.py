@@ -15,6 +15,7 @@ from agentrail.core.stack.hook_outcome import Decision, Switch, Unfit
 from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.stack.pipeline import end, explain_hook, resume_hook, run_hook
 from agentrail.core.stack.plugin_events import plugin_event
+from agentrail.core.values.foreign_calls import MAX_FOREIGN_MESSAGE
 from agentrail.events import ActionIgnored, BudgetWarning, PluginEvent, PluginFailed
 from agentrail.events.values import Amount
 from agentrail.messages import (
@@ -245,6 +246,47 @@ def test_messages_that_are_no_conversation_are_their_plugins_fault(fault, policy
     assert (outcome.decision is not None) == (policy == "closed")
 
 
+class Unreadable(dict):
+    """A mapping that raises while it is read, and while it is shown."""
+
+    def _raise(self, *_):
+        message = "its connection is closed"
+        raise ConnectionError(message)
+
+    items = __iter__ = __repr__ = __hash__ = _raise
+
+
+UNREADABLE = Unreadable(command="ls")
+CANNOT_BE_READ = {
+    "arguments": lambda e, s, c: p.ReplaceToolArgs(UNREADABLE, s),
+    "emits": lambda e, s, c: p.Continue(s, emits=[UNREADABLE]),
+    "payload": lambda e, s, c: p.Emit("said", UNREADABLE, s),
+    "context": lambda e, s, c: p.Continue(s, context=UNREADABLE),
+    "options": lambda e, s, c: p.SwitchModel("demo:", s, provider_opts=UNREADABLE),
+    "request": lambda e, s, c: p.Request(UNREADABLE, "t", s),
+}
+
+
+@pytest.mark.parametrize("policy", ["open", "closed"])
+@pytest.mark.parametrize("answer", CANNOT_BE_READ)
+def test_an_answer_that_raises_while_it_is_read_is_its_plugins_fault(answer, policy):
+    """The failure names the plugin and its hook, and a closed plugin refuses: the session's own step goes on (5.6)."""
+    breaks = Says("breaks", CANNOT_BE_READ[answer], on_error=policy)
+    outcome = ask([breaks], p.BeforeTool)
+    (failed,) = outcome.events
+    assert (failed.plugin, failed.hook, failed.error.code) == ("breaks", "BeforeTool", "plugin_raised")
+    assert "ConnectionError: its connection is closed" in failed.error.message
+    assert outcome.states["breaks"] == 0
+    assert (outcome.decision is not None) == (policy == "closed")
+
+
+def test_a_failure_holds_no_more_than_the_start_of_a_wrong_answer():
+    """It goes into events and the journal, and a plugin may return a whole file in the wrong place."""
+    (failed,) = ask([Says("one", lambda e, s, c: p.Intervene(b"x" * 10_000, s))], p.BeforePrompt).events
+    assert failed.error.message.startswith("answered Intervene: needs a text that is not blank, got b'xxx")
+    assert len(failed.error.message) == MAX_FOREIGN_MESSAGE
+
+
 def test_a_conversation_of_all_kinds_of_messages_may_be_handed_on():
     """Calls with their results, pictures, files and thoughts, in a list too; cache points count where the same message stands."""
     thought = (Thinking(text="hm", provider="x", signature="s"), Opaque(provider="x", payload={"a": [1]}))
@@ -372,6 +414,7 @@ def test_whatever_a_plugin_does_wrong_is_its_failure(wrong, policy):
     failed = outcome.events[0]
     assert isinstance(failed, PluginFailed)
     assert (failed.plugin, failed.hook, failed.policy) == ("bad", "BeforeTool", policy)
+    assert "stack/pipeline.py" not in failed.error.message  # the words of an exception while it is read
     assert outcome.states["bad"] == 0
     assert outcome.event == EVENTS[p.BeforeTool]
     if policy == "open":
@@ -410,11 +453,12 @@ def test_plugins_take_a_last_look():
 
     good = {"pair": lambda: ("bye", {"n": 1}), "list": lambda: [("a", 1), ("b", 2)]}
     last = good | {"raises": raises, "nonsense": lambda: 3, "no_json": lambda: ("c", object())}
+    last["unreadable"] = lambda: ("d", UNREADABLE)
     stack, states = load_stack([Says("silent"), *(Last(name, answer) for name, answer in last.items())])
     events = end(stack, states, CTX)
     assert [event.name for event in events if isinstance(event, PluginEvent)] == ["bye", "a", "b"]
     failed = [event for event in events if isinstance(event, PluginFailed)]
-    assert [event.plugin for event in failed] == ["raises", "nonsense", "no_json"]
+    assert [event.plugin for event in failed] == ["raises", "nonsense", "no_json", "unreadable"]
     assert {event.hook for event in failed} == {"on_session_end"}
 
 

@@ -65,7 +65,7 @@ from agentrail.core.stack.loaded_stack import Member, PluginStates, Stack, attem
 from agentrail.core.stack.plugin import Context
 from agentrail.core.stack.plugin_events import emitted_event
 from agentrail.core.stack.plugin_state import unstorable
-from agentrail.core.values.foreign_calls import Raised, attempt
+from agentrail.core.values.foreign_calls import MAX_FOREIGN_MESSAGE, Raised, attempt
 from agentrail.errors import ErrorInfo
 from agentrail.events import ActionIgnored, Event, PluginFailed
 from agentrail.events.plugin_events import Announcement
@@ -199,22 +199,13 @@ def end(stack: Stack, states: PluginStates, ctx: Context) -> tuple[Event, ...]:
     events: list[Event] = []
     for member in stack.members:
         said = attempt_as(stack.ask, member.plugin.on_session_end, states[member.name], ctx)
-        if said is None:
-            continue
-        if isinstance(said, Raised):
-            error = said.error
-        else:
-            emit = Emit(said, None) if isinstance(said, list | tuple | Announcement) else None
-            fault = (
-                f"returned {show(said)}, expected a name and a payload" if emit is None else malformed(emit)
+        last = said if isinstance(said, Raised) else attempt(_last_events, said, ctx.user_data)
+        if isinstance(last, Raised):
+            failed = PluginFailed(
+                plugin=member.name, hook="on_session_end", error=last.error, policy=member.on_error
             )
-            if emit is not None and fault is None:
-                events += (emitted_event(one, ctx.user_data) for one in emitted_events(emit))
-                continue
-            error = _misbehaved(f"on_session_end: {fault}")
-        events.append(
-            PluginFailed(plugin=member.name, hook="on_session_end", error=error, policy=member.on_error)
-        )
+            last = (failed,)
+        events += last
     return tuple(events)
 
 
@@ -372,21 +363,21 @@ class _Run:
     ) -> bool:
         """Record the answer of one plugin, and return whether the next one must be asked."""
         state = self.out.states[member.name]
-        if _is_silent(answer, state):  # it has no content that could be wrong
-            self._has_seen(member)
-            return self._note(member, rounds, answer, "no answer") if self.heard else True
-        error = _fault_in(answer, member, state, told)
-        if error is not None:
-            return self._failed(member, told, error, rounds)
+        read = attempt(_read, answer, member, state, told, self.ctx.user_data)
+        if isinstance(read, Raised):
+            return self._failed(member, told, read.error, rounds)
         self._has_seen(member)
+        if read is None:
+            return self._note(member, rounds, answer, "no answer") if self.heard else True
+        action, context, events = read
         if answer.state is not state:
             self._change(states=MappingProxyType({**self.out.states, member.name: answer.state}))
-        self._publish(*(emitted_event(said, self.ctx.user_data) for said in emitted_events(answer)))
-        if answer.context is not None:
-            self._take_context(member, with_plain_texts(answer.context))
+        self._publish(*events)
+        if context is not None:
+            self._take_context(member, context)
         if answer.hints is not None:
             self._take_hints(member, answer.hints)
-        return self._take(member, with_plain_texts(answer), rounds, todo)
+        return self._take(member, action, rounds, todo)
 
     def _take(self, member: Member, action: Any, rounds: int, todo: tuple[Member, ...]) -> bool:
         """Apply an action to the outcome, and return whether the next plugin must be asked."""
@@ -560,9 +551,15 @@ def _is_kept(point: CachePoint, before: tuple[Message, ...], after: tuple[Messag
     return point == "system" or (point < min(len(before), len(after)) and before[point] is after[point])
 
 
-def _fault_in(answer: Any, member: Member, state: object, told: HookEvent) -> ErrorInfo | None:
+def _read(answer: Any, member: Member, state: object, told: HookEvent, user_data: JsonObject) -> Any:
+    """Return an answer's action, context and events, as plain values. None without content, `Raised` for a fault.
+
+    Reading may call the plugin's code, such as the `__iter__` of its mapping, so all of it is read here, guarded.
+    """
     if isinstance(answer, Raised):
-        return answer.error
+        return answer
+    if _is_silent(answer, state):  # it has no content that could be wrong
+        return None
     if type(answer) not in ACTIONS:
         if inspect.iscoroutine(answer):
             answer.close()  # otherwise Python complains that it was not awaited
@@ -573,8 +570,23 @@ def _fault_in(answer: Any, member: Member, state: object, told: HookEvent) -> Er
     if fault is not None:
         return _misbehaved(f"answered {type(answer).__name__} with a {fault}")
     fault = malformed(answer, told.messages if isinstance(told, BeforeRequest | BeforeCompact) else ())
-    return None if fault is None else _misbehaved(f"answered {type(answer).__name__}: {fault}")
+    if fault is not None:
+        return _misbehaved(f"answered {type(answer).__name__}: {fault}")
+    return with_plain_texts(answer), with_plain_texts(answer.context), _events_in(answer, user_data)
 
 
-def _misbehaved(message: str) -> ErrorInfo:
-    return ErrorInfo(code="plugin_misbehaved", message=message)
+def _last_events(said: Any, user_data: JsonObject) -> Any:
+    if said is None:
+        return ()
+    if not isinstance(said, list | tuple | Announcement):
+        return _misbehaved(f"on_session_end: returned {show(said)}, expected a name and a payload")
+    fault = malformed(emit := Emit(said, None))
+    return _events_in(emit, user_data) if fault is None else _misbehaved(f"on_session_end: {fault}")
+
+
+def _events_in(answer: Any, user_data: JsonObject) -> tuple[Event, ...]:
+    return tuple([emitted_event(said, user_data) for said in emitted_events(answer)])
+
+
+def _misbehaved(message: str) -> Raised:
+    return Raised(ErrorInfo(code="plugin_misbehaved", message=message[:MAX_FOREIGN_MESSAGE]))
