@@ -8,7 +8,7 @@ from attrs import field, frozen
 
 from agentrail.abc import Tool
 from agentrail.blueprints.system_prompt import Section, faults_of_sections
-from agentrail.core.stack.loaded_stack import PluginEntry, call_handler, sound_plugin
+from agentrail.core.stack.loaded_stack import PluginEntry, call_handler, parts_of, sound_plugin
 from agentrail.core.stack.plugin import SAFETY_BELOW, Plugin
 from agentrail.errors import OptionError, PluginError
 from agentrail.frozen import EMPTY, TooDeep, frozen_json, same_json
@@ -50,8 +50,7 @@ def _options_of(entry: PluginEntry) -> JsonObject:
 
 
 def _made(entry: PluginEntry) -> Plugin:
-    given, options = entry if isinstance(entry, tuple) else (entry, EMPTY)
-    return sound_plugin(given, options, call_handler)
+    return sound_plugin(*parts_of(entry), call_handler)
 
 
 def keys_of_sections(entries: Iterable[PluginEntry]) -> tuple[str, ...]:
@@ -110,9 +109,6 @@ def _faults_of_tools(tools: Iterable[object]) -> list[str]:
 def faults_of_plugin_entries(plugins: Iterable[Any]) -> list[str]:
     faults: list[str] = []
     for entry in plugins:
-        if isinstance(entry, tuple) and not (len(entry) == 2 and isinstance(entry[1], Mapping)):  # noqa: PLR2004 - a pair
-            faults.append(f"{entry!r:.80} is not a plugin: expected (Plugin, {{options}})")
-            continue
         try:
             name_of_plugin(entry)
         except PluginError as error:

@@ -59,6 +59,22 @@ BAD = {
         {"hooks": ("before_tool",)},
         "it declares the hook 'before_tool', which does not exist",
     ),
+    "hooks of an iterator": (  # the second session would find it empty, so its guard would be asked about nothing
+        {"hooks": iter((p.BeforeTool,))},
+        "plugin 'bad': its hooks are <tuple_iterator object",
+    ),
+    "a hook alone": ({"hooks": p.BeforeTool}, "plugin 'bad': its hooks are <class"),
+    "a hook alone, by its name": ({"hooks": "before_tool"}, "its hooks are 'before_tool', expected a tuple"),
+    "a pair without options": (
+        (Keeps, None),
+        "Keeps'>, None) is not a plugin: expected a plugin, or a pair of",
+    ),
+    "two plugins in a pair": (
+        (Keeps, Keeps),
+        "is not a plugin: expected a plugin, or a pair of a plugin and",
+    ),
+    "three of a pair": ((Keeps, {}, 1), "{}, 1) is not a plugin: expected a plugin, or a pair of a plugin"),
+    "an empty tuple": ((), "() is not a plugin: expected a plugin, or a pair of a plugin and its options"),
     "a priority that is no integer": ({"priority": "high"}, "its priority is 'high', expected an integer"),
     "a priority that is a bool": ({"priority": True}, "its priority is True, expected an integer"),
     "no name": ({"name": ""}, "its name is '', expected a text that is not empty"),

@@ -7,7 +7,7 @@ a session runs.
 import functools
 import inspect
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, cast
 
@@ -27,7 +27,7 @@ from agentrail.core.stack.plugin import SAFETY_BELOW, Context, OnError, Plugin
 from agentrail.core.stack.plugin_state import StateType, classes_of, loses
 from agentrail.core.values.foreign_calls import WRONG_OPTIONS, Raised, attempt, attempt_with_options
 from agentrail.errors import PluginError
-from agentrail.frozen import frozen_json, not_json
+from agentrail.frozen import EMPTY, frozen_json, not_json
 from agentrail.messages import JsonObject
 from agentrail.otp.guarded_calls import show
 
@@ -153,8 +153,18 @@ def load_stack(entries: Sequence[PluginEntry], *, ask: Ask = call_handler) -> tu
     return compile_stack(members, ask=ask), MappingProxyType(states)
 
 
+def parts_of(entry: Any, without: Any = EMPTY) -> tuple[Any, Any]:
+    """Return the plugin and the options of a caller's entry. Options that are not given are `without`."""
+    if not isinstance(entry, tuple):
+        return entry, without
+    if len(entry) != 2 or not isinstance(entry[1], Mapping):  # noqa: PLR2004 - a pair
+        message = f"{entry!r:.200} is not a plugin: expected a plugin, or a pair of a plugin and its options, a dict"
+        raise PluginError([message])
+    return entry
+
+
 def load_plugin(entry: PluginEntry, *, ask: Ask = call_handler) -> tuple[Member, Any]:
-    given, options = entry if isinstance(entry, tuple) else (entry, {})
+    given, options = parts_of(entry)
     plugin = sound_plugin(given, options, ask)
     state = _first_state(plugin, options, ask)
     member = _member(plugin, frozen_json(options), state)
@@ -257,7 +267,11 @@ def _faults_of(plugin: Any) -> Iterator[str]:
         yield f"its priority is {plugin.priority!r}, expected an integer: 0–99 safety, 100–299 core, 300–599 quality, …"
     if plugin.on_error not in {None, "open", "closed"}:
         yield f"its on_error is {plugin.on_error!r}, expected 'open' or 'closed'"
-    for hook in () if plugin.hooks is None else plugin.hooks:
+    hooks = () if plugin.hooks is None else plugin.hooks
+    if isinstance(hooks, str) or not isinstance(hooks, Collection):  # an iterator is empty the second time
+        yield f"its hooks are {show(hooks)}, expected a tuple such as (p.BeforeTool,)"
+        hooks = ()
+    for hook in hooks:
         if hook not in HOOKS:
             known = ", ".join(known.__name__ for known in HOOKS)
             yield f"it declares the hook {_hook_name(hook)}, which does not exist: expected one of {known}"

@@ -1,10 +1,9 @@
 """The code of plugins and their records: a record is made from a plugin, and finds it again."""
 
-from collections.abc import Mapping
 from typing import Any, cast
 
 from agentrail.core.protocol.plugin_record import PluginRecord
-from agentrail.core.stack.loaded_stack import Ask, PluginEntry, attempt_as, sound_plugin
+from agentrail.core.stack.loaded_stack import Ask, PluginEntry, attempt_as, parts_of, sound_plugin
 from agentrail.core.stack.plugin import Plugin
 from agentrail.core.values.foreign_calls import Raised
 from agentrail.errors import PluginError
@@ -20,13 +19,7 @@ def plugin_origin(plugin: object) -> str:
 
 def part_entry(entry: PluginEntry, ask: Ask) -> tuple[Plugin, PluginRecord]:
     """Split a caller's entry into the plugin, instantiated if a class was given, and its record."""
-    given: Any = entry
-    options: Any = None
-    if isinstance(given, tuple):
-        if len(given) != 2 or not isinstance(given[1], Mapping):  # noqa: PLR2004 - a pair
-            message = f"{given!r:.200} is not a plugin: expected a plugin, or a pair of a plugin and its options, a dict"
-            raise PluginError([message])
-        given, options = given
+    given, options = parts_of(entry, without=None)
     plugin = sound_plugin(given, options or {}, ask)
     record = PluginRecord(
         name=plugin.name, version=plugin.version, origin=plugin_origin(plugin), options=options
