@@ -2,18 +2,26 @@
 
 import enum
 import functools
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, NewType, Optional
 
 import attrs
 import msgspec
+import pytest
 from hypothesis import given, strategies as st
 
+from agentrail import plugins as p
+from agentrail.core.stack.loaded_stack import load_stack
+from agentrail.core.stack.plugin_changes import decide_update
 from agentrail.core.stack.plugin_state import classes_of, decode_state, encode_state, loses, unstorable
+from agentrail.core.values.foreign_calls import MAX_FOREIGN_MESSAGE
+from agentrail.errors import PluginError
 from agentrail.events import Todo
 from agentrail.frozen import FrozenDict, FrozenList
 from agentrail.messages import Text
+from tests.core.plugin_rig import CTX, Says
 
 Whole, Real = type("Whole", (int,), {}), type("Real", (float,), {})  # such as `numpy.float64`
 
@@ -31,6 +39,15 @@ class Mood(enum.Enum):
 class Step:
     text: str
     done: bool = False
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """A state that checks itself, and does not say what it holds."""
+
+    step: Any = Step("x")
+
+    def __post_init__(self) -> None:
+        assert isinstance(self.step, Step), "a step"
 
 
 @attrs.frozen
@@ -127,6 +144,35 @@ def test_fields_must_say_what_they_hold():
     assert "cannot be read back as int" in loses("x", int)
     assert "cannot be read back as Odd: name 'Nowhere' is not defined" in loses(Dangling(), Dangling)
     assert "cannot be read back as tuple[int, ...]" in loses(("x",), tuple[int, ...])
+
+
+def test_a_class_that_refuses_what_the_codec_reads_is_the_fault_of_its_plugin():
+    """Its own check may raise anything: the start is refused, or the update, by the name of the plugin."""
+
+    class Limits(p.Plugin[int | Checked]):
+        def init(self, first: int | Checked = 0) -> int | Checked:
+            return first
+
+        def on_config_update(self, options: Any, state: Any) -> int | Checked:
+            return Checked()
+
+    words = (
+        "state that cannot be read back as int | tests.core.test_plugin_state.Checked: AssertionError: a step"
+    )
+    fault = loses(Checked(), int | Checked)
+    assert fault.startswith(words)
+    with pytest.raises(PluginError, match=re.escape(f"plugin 'Limits': init made a {words}")):
+        load_stack([Says("Limits", init=Checked, state_type=int | Checked)])
+    stack, states = load_stack([Limits])
+    update = decide_update(stack, "Limits", {}, states, CTX)
+    (failed,) = update.events
+    assert failed.error.message.startswith(f"it made a {words}")
+    assert update.states["Limits"] == 0
+
+
+def test_a_fault_repeats_the_start_of_a_long_state():
+    """It goes into events and the journal."""
+    assert len(loses(("x" * 10_000,), tuple[int, ...])) == MAX_FOREIGN_MESSAGE
 
 
 def test_an_annotation_says_of_which_classes_its_values_are():

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, TypeAlias, Union, get_args, get_origin
 import attrs
 import msgspec
 
+from agentrail.core.values.foreign_calls import MAX_FOREIGN_MESSAGE, Raised, attempt
 from agentrail.frozen import FrozenDict, FrozenList
 from agentrail.structs import decoder_of
 
@@ -90,6 +91,13 @@ def decode_state(encoded: bytes, state_type: StateType) -> Any:
 
 def loses(state: object, state_type: StateType) -> str | None:
     """Return why the codec does not restore a state unchanged, or None if it does."""
+    lost = attempt(_loss, state, state_type)  # its class may check its fields, or compare them
+    if isinstance(lost, Raised):
+        return f"state that cannot be read back as {_name_of(state_type)}: {lost.error.message}"
+    return None if lost is None else str(lost)[:MAX_FOREIGN_MESSAGE]
+
+
+def _loss(state: object, state_type: StateType) -> str | None:
     fault = unstorable(state)
     if fault is not None:
         return fault
