@@ -11,7 +11,7 @@ import trio
 from attrs import frozen
 
 from agentrail.actors.mailbox import Mailbox
-from agentrail.errors import ErrorInfo, ProviderError
+from agentrail.errors import ErrorInfo, OptionError, ProviderError
 from agentrail.logs import Logger
 from agentrail.otp.crash_text import describe_bug, traceback_of
 from agentrail.otp.exits import keep
@@ -112,19 +112,17 @@ def info_of(error: ProviderError) -> ErrorInfo:
 
 
 def decide_provider_crash(model: str, error: BaseException) -> ErrorInfo:
-    message = (
-        f"the provider of {model} crashed ({describe_bug(error)}): "
-        "this is a bug in the provider, please report it"
-    )
-    return ErrorInfo(code="provider_crashed", message=message)
+    if isinstance(error, OptionError):  # a plugin switched to it with these options
+        return ErrorInfo(code=error.code, message=f"{model} cannot be used: {error}")
+    return ErrorInfo(code="provider_crashed", message=_bug_in("provider", f"of {model} crashed", error))
 
 
 def decide_sandbox_crash(path: str, error: BaseException) -> ErrorInfo:
-    message = (
-        f"the sandbox crashed on {path!r} ({describe_bug(error)}): "
-        "this is a bug in the sandbox, please report it"
-    )
-    return ErrorInfo(code="sandbox_crashed", message=message)
+    return ErrorInfo(code="sandbox_crashed", message=_bug_in("sandbox", f"crashed on {path!r}", error))
+
+
+def _bug_in(part: str, happened: str, error: BaseException) -> str:
+    return f"the {part} {happened} ({describe_bug(error)}): this is a bug in the {part}, please report it"
 
 
 def decide_child_crash(name: str, error: BaseException) -> ErrorInfo:

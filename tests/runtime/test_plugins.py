@@ -10,7 +10,14 @@ import trio
 from agentrail import plugins as p
 from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol.request import TextDelta, UsageUpdate
-from agentrail.errors import CycleAborted, PluginError, ProviderError, SessionRefused
+from agentrail.errors import (
+    CycleAborted,
+    CycleFailed,
+    OptionError,
+    PluginError,
+    ProviderError,
+    SessionRefused,
+)
 from agentrail.events import PluginEvent, PluginSlow
 from agentrail.messages import TokenUsage
 from agentrail.runtime.plugin_requests import decide_usage_so_far
@@ -167,6 +174,23 @@ class AsksAModel(p.Plugin[str]):
 def crashes(error: Exception, *, after: str = "") -> Turn:
     """A turn that ends with what no provider may raise."""
     return fails(cast("ProviderError", error), after=after)
+
+
+async def test_options_that_a_model_does_not_take_are_no_bug_of_its_provider():
+    """A plugin switched to the model with them: the cycle fails with the fault, and no report of a bug is wanted."""
+
+    def resolve(name, opts):
+        if opts:
+            raise OptionError([f"provider option {opts!r} does not exist"])
+        return saying("ok")
+
+    router = puppet("router", BeforeRequest='model:a:two?{"volume": 11}')
+    async with open_sessions(resolve, lambda _name, _root: MemorySandbox()) as supervisor:
+        session = await supervisor.start_session(model="a:one", plugins=[router])
+        with pytest.raises(CycleFailed) as caught:
+            await session.ask("go")
+    assert caught.value.error.code == "option_error"
+    assert caught.value.error.message == "a:two cannot be used: provider option {'volume': 11} does not exist"
 
 
 @pytest.mark.parametrize(
