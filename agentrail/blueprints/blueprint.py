@@ -476,10 +476,7 @@ def _frozen(key: str, value: Any) -> Any:
 
 
 def _frozen_entry(entry: PluginEntry) -> PluginEntry:
-    if not isinstance(entry, tuple):
-        return entry
-    plugin, options = entry
-    return (plugin, frozen_json(options))
+    return (entry[0], frozen_json(entry[1])) if isinstance(entry, tuple) else entry
 
 
 def _faults_of_agents(agents: Any) -> list[str]:

@@ -467,19 +467,14 @@ def _withheld_of(options: SessionOptions) -> Withheld:
 
 def _without_secrets(plugins: Sequence[PluginEntry], withheld: Withheld) -> tuple[PluginEntry, ...]:
     """Remove secrets from plugin options: plugins belong to the core, which knows no secrets, and their options are recorded."""
-    if withheld.known is None:
-        return tuple(plugins)
     return tuple(
         [
             (entry[0], withheld.in_value(entry[1]))
-            if isinstance(entry, tuple) and len(entry) == _PAIR
+            if isinstance(entry, tuple) and len(entry) == 2  # noqa: PLR2004 - a pair
             else entry
             for entry in plugins
         ]
     )
-
-
-_PAIR: Final = 2
 
 
 def _providers_of(

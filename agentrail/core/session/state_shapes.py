@@ -142,11 +142,7 @@ class Reading:
                 f"{state.error.message}; a plugin whose state type changes needs a new version and `migrate`"
             )
             raise Misfit(message)
-        fault = (
-            fault_of_state(member, state)
-            or plugin_state.unstorable(state)
-            or _left_out(plain, written_state(state))
-        )
+        fault = fault_of_state(member, state) or _left_out(plain, written_state(state))
         if fault is not None:
             raise Misfit(fault)
         return state

@@ -28,7 +28,10 @@ from agentrail.messages import JsonObject
 def entries_now(stack: Stack, states: PluginStates) -> tuple[PluginEntry, ...]:
     """Return the plugins of a stack for a child session, each with its current options."""
     return tuple(
-        [(member.plugin, _options_below(stack, member, states[member.name])) for member in stack.members]
+        [
+            (one.plugin, _options_of(stack, one, states[one.name], "options_below", "options_now"))
+            for one in stack.members
+        ]
     )
 
 
@@ -69,7 +72,7 @@ def narrow_stack(stack: Stack, states: PluginStates, permissions: JsonObject) ->
     if member is None or narrow is None:
         fault = "no plugin of the session can enforce an agent's permissions: give it the plugin Permissions"
         raise PluginError([fault])
-    options = _options_now(stack, member, states[member.name])
+    options = _options_of(stack, member, states[member.name], "options_now")
     made = attempt_as(
         stack.ask, partial(_narrowed, member, narrow), options, states[member.name], permissions
     )
@@ -98,23 +101,17 @@ def replace_unsafe(stack: Stack, states: PluginStates, entries: Sequence[PluginE
 
 def _shown(stack: Stack, member: Member, states: PluginStates) -> JsonObject:
     try:
-        return _options_now(stack, member, states[member.name])
+        return _options_of(stack, member, states[member.name], "options_now")
     except PluginError:
         return member.options
 
 
-def _options_below(stack: Stack, member: Member, state: Any) -> JsonObject:
-    below = getattr(member.plugin, "options_below", None)
-    return _options_now(stack, member, state) if below is None else _said(stack, member, state, below)
-
-
-def _options_now(stack: Stack, member: Member, state: Any) -> JsonObject:
-    now = getattr(member.plugin, "options_now", None)
-    return member.options if now is None else _said(stack, member, state, now)
-
-
-def _said(stack: Stack, member: Member, state: Any, say: Any) -> JsonObject:
-    options = attempt_as(stack.ask, say, member.options, state)
+def _options_of(stack: Stack, member: Member, state: Any, *methods: str) -> JsonObject:
+    """Return the options as the plugin's first of these methods describes them, or those it was given."""
+    found = [say for name in methods if (say := getattr(member.plugin, name, None)) is not None]
+    if not found:
+        return member.options
+    options = attempt_as(stack.ask, found[0], member.options, state)
     if isinstance(options, Raised):
         raise PluginError([f"plugin {member.name!r} cannot describe its options: {options.error.message}"])
     fault = not_json(options, "options")

@@ -353,9 +353,8 @@ class _Run:
         return _SILENCE
 
     def _hear(self, member: Member, told: HookEvent, rounds: int, todo: tuple[Member, ...]) -> bool:
-        state = self.out.states[member.name]
         self.ctx.random.begin(member.salt)
-        answer: Any = attempt(self.stack.ask, member, told, state, self.ctx)
+        answer: Any = attempt(self.stack.ask, member, told, self.out.states[member.name], self.ctx)
         return self._heed(member, told, answer, rounds, todo)
 
     def _heed(

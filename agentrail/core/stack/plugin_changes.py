@@ -94,15 +94,13 @@ def decide_update(
         return OptionChange(stack=stack, states=states, events=(_failed(name, gone),))
     others = compile_stack([other for other in stack.members if other is not member], ask=stack.ask)
     outcome = run_hook(others, BeforePluginOptsUpdate(plugin=name, options=options), states, ctx)
-    refused = _refusal(outcome)
-    if refused is not None:
-        return OptionChange(
-            stack=stack, states=outcome.states, events=(*outcome.events, _failed(name, refused))
-        )
-    update = member.plugin.on_config_update
-    given = frozen_json(options)
-    state = attempt_as(stack.ask, update, given, outcome.states[name], attempting=attempt_with_options)
-    fault = _fault_in(member, state)
+    state = outcome.states[name]
+    fault = _refusal(outcome)
+    if fault is None:
+        update = member.plugin.on_config_update
+        given = frozen_json(options)
+        state = attempt_as(stack.ask, update, given, state, attempting=attempt_with_options)
+        fault = _fault_in(member, state)
     if fault is not None:
         return OptionChange(
             stack=stack, states=outcome.states, events=(*outcome.events, _failed(name, fault))

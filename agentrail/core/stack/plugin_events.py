@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from agentrail.events import Event, PluginEvent
+from agentrail.events.plugin_events import Announcement
 from agentrail.frozen import not_json
 from agentrail.messages import JsonObject
 
@@ -14,12 +15,7 @@ NO_USER_DATA: Final = "_no_user_data"
 
 def emitted_event(said: Any, user_data: JsonObject) -> Event:
     """Return the event that a plugin emits: from a name and a payload, or one of the kinds that plugins may make."""
-    match said:
-        case (str(name), payload):
-            return plugin_event(name, payload, user_data)
-        case _:
-            event: Event = said
-            return event
+    return said if isinstance(said, Announcement) else plugin_event(said[0], said[1], user_data)
 
 
 def plugin_event(name: str, payload: Any, user_data: JsonObject) -> PluginEvent:
