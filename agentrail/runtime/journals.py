@@ -1,6 +1,7 @@
 """The stored sessions of a supervisor: find, read, inspect, export, trim and delete them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final, TypeVar
 
@@ -729,17 +730,33 @@ class Journals:
         async with self._shared.beginnings.reserve(key):
             if self._known(key) is not None:
                 raise StillNeeded(session_id, by=["this process, in which it is running: stop it first"])
-            notes = await self.notes_of(scope, SessionId(session_id))
             remove = partial(keeping.store.delete, scope, SessionId(session_id))
             is_purge = purge and keeping.heartbeat is None  # nodes overwrite nothing
-            deleted = await (keeping.overwriter.purge(remove) if is_purge else keeping.remove(remove))
-            self._shared.ended.drop_tree(scope, session_id)
-            if notes is not None:
-                await notes.clear()
+            async with self.clearing_notes(scope, SessionId(session_id)):
+                deleted = await (keeping.overwriter.purge(remove) if is_purge else keeping.remove(remove))
+                self._shared.ended.drop_tree(scope, session_id)
             return deleted
 
-    async def notes_of(self, scope: str, session_id: SessionId) -> OwnNotes | None:
-        """Return the working notes of a session, to clear them once it is deleted. Its journal names their owner."""
+    @asynccontextmanager
+    async def clearing_notes(self, scope: str, session_id: SessionId) -> AsyncIterator[None]:
+        """Clear the working notes of a session that the block deletes, or later if the outcome is not known then."""
+        notes = await self._notes_of(scope, session_id)
+        try:
+            yield
+            if notes is not None:
+                await notes.clear()
+                notes = None
+        except (OptionError, SessionNotFound, StillNeeded):  # nothing was deleted
+            notes = None
+            raise
+        finally:
+            if notes is not None:
+                keeping = self._shared.store_of("delete_session")
+                look = partial(keeping.store.get, scope, session_id)
+                keeping.writer.repeat("notes", key_of(scope, session_id), partial(notes.clear_unless, look))
+
+    async def _notes_of(self, scope: str, session_id: SessionId) -> OwnNotes | None:
+        """Return the working notes of a session. Its journal names their owner."""
         desks = self._shared.dependencies.desks
         try:
             if desks is not None and (facts := await self.facts_of(session_id, scope=scope)) is not None:

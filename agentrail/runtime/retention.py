@@ -2,7 +2,8 @@
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Final
 
@@ -19,7 +20,6 @@ from agentrail.outside import Outside
 from agentrail.runtime.overwriter import Write, bug_told
 from agentrail.runtime.session_keys import key_of
 from agentrail.runtime.session_loader import all_sessions
-from agentrail.runtime.session_stores import OwnNotes
 from agentrail.runtime.store_writer import StoreBug
 
 LOGGER: Final = Logger("agentrail.runtime")
@@ -163,7 +163,9 @@ class Retention:
         # For sessions without an owner, by the hash of their last record: an unchanged size is measured once.
         self._measured: dict[tuple[str, str], tuple[bytes, int, int]] = {}
         self._ahead_ms = float("inf")  # of the store's clock, compared with Trio's
-        self.notes_of: Callable[[str, SessionId], Awaitable[OwnNotes | None]] | None = None
+        self.clearing_notes: Callable[[str, SessionId], AbstractAsyncContextManager[None]] = lambda *_: (
+            nullcontext()
+        )
         self.deleted: int = 0
         self.deleted_bytes: int = 0
         self.still_needed: int = 0
@@ -270,17 +272,15 @@ class Retention:
     # --- deleting, between other writes
 
     async def _delete(self, plan: SweepPlan, one: StoredTree, why: str) -> None:
-        notes = None if self.notes_of is None else await self.notes_of(one.scope, one.root)
         try:
-            await self._write(partial(call_guarded, _TELL_BUG, self._delete_now, one, why))
+            async with self.clearing_notes(one.scope, one.root):
+                await self._write(partial(call_guarded, _TELL_BUG, self._delete_now, one, why))
         except SessionNotFound:
             plan.deleted(one)  # by another node
         except StillNeeded as error:
             plan.refused(one, error.by)
         else:
             plan.deleted(one)
-            if notes is not None:
-                await notes.clear()
 
     def _delete_now(self, one: StoredTree, why: str) -> None:
         """Delete a tree, count it and log it, in one call: after the deletion no step may remain."""

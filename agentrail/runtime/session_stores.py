@@ -271,6 +271,11 @@ class OwnNotes(Notes):
     async def clear(self) -> None:
         await self._change(lambda _: "")
 
+    def clear_unless(self, look: Callable[[], object]) -> None:
+        """Clear them if a stored session is not found. This blocks."""
+        if look() is None:
+            self._desk.store.change(self._owner, self._session, lambda _: "")
+
     async def _change(self, edit: Callable[[str], str]) -> str:
         return await self._desk.read(partial(self._desk.store.change, self._owner, self._session, edit))
 

@@ -172,7 +172,7 @@ class SessionSupervisor:
         self._shared.fan_in.reader = reader
         self.journals: Journals = Journals(self._shared, known=self._known, seen=self._seen)
         if keeping is not None and keeping.retention is not None:
-            keeping.retention.notes_of = self.journals.notes_of
+            keeping.retention.clearing_notes = self.journals.clearing_notes
         self.nodes: SessionNodes = SessionNodes(self._shared)
         self._children = ChildSessions(self._shared, begin=self._begin)
         embedder = shared.embedder

@@ -1,8 +1,10 @@
 """Working notes of sessions: where they go, who sees them, and that no byte in front of them changes."""
 
 import itertools
+from contextlib import suppress
 
 import pytest
+import trio
 
 import agentrail
 from agentrail import plugins as p
@@ -15,14 +17,14 @@ from agentrail.events import PluginEvent
 from agentrail.outside import current
 from agentrail.runtime import retention
 from agentrail.runtime.plugin_requests import run_memory_request
-from agentrail.runtime.retention import DAY_MS
+from agentrail.runtime.retention import DAY_MS, KeepLimits
 from agentrail.runtime.session_stores import NOTHING_OWN, OwnMemories, OwnNotes, OwnStores, StoreDesk
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.recall_memory import InMemoryNotes, InMemoryRecall
-from agentrail.testing.faulty_store import CutStore
+from agentrail.testing.faulty_store import CutStore, FaultyStore
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.supervisors import open_nameless
-from tests.runtime.rig import eventually, saying
+from tests.runtime.rig import eventually, on_bounded_time, saying
 from tests.runtime.test_memories import ADA, TOOLS, asked
 from tests.stores.rig import Clock
 
@@ -179,6 +181,53 @@ async def test_a_session_stays_until_its_notes_can_be_found(tmp_path):
         assert [*tmp_path.glob("notes/*/*/*/NOTES.md")]
         assert await supervisor.delete_session("s1") > 0
     assert not [*tmp_path.glob("notes/*/*/*/NOTES.md")]
+
+
+class _AwayOnce(InMemoryNotes):
+    """Does not answer the first time that notes are cleared."""
+
+    is_immediate = False  # type: ignore[misc]
+    was_away = False
+
+    def change(self, owner, session, edit):
+        if not self.was_away and not edit("x"):
+            self.was_away = True
+            raise StoreUnavailable("away")  # noqa: EM101
+        return super().change(owner, session, edit)
+
+
+@pytest.mark.parametrize("how", ["answer lost", "cancelled", "notes away", "sweep"])
+@on_bounded_time
+async def test_notes_are_deleted_although_the_outcome_is_unknown(monkeypatch, how):
+    """Of the deletion, or of theirs; those of a session that stays are kept."""
+    monkeypatch.setattr(retention, "FIRST_SWEEP_AFTER_SECONDS", 0.01)
+    token, scope, faults = trio.lowlevel.current_trio_token(), trio.CancelScope(), [how]
+    clock = Clock(1_790_000_000_000)
+    inner, notes = MemoryStore(now_ms=clock), _AwayOnce() if how == "notes away" else InMemoryNotes()
+
+    def decide(name):
+        if name != "delete" or not faults:
+            return None
+        fault = faults.pop()
+        if fault == "cancelled":
+            trio.from_thread.run_sync(scope.cancel, trio_token=token)
+        return "after" if fault in {"answer lost", "sweep"} else None
+
+    store = FaultyStore(CutStore(inner, decide))
+    keep = KeepLimits(days=1) if how == "sweep" else None
+    async with open_nameless(store=store, recall=InMemoryRecall(), notes=notes) as supervisor:
+        for name in ("s1", "s2"):
+            await asked(supervisor, noted("On Fridays."), session_id=name, scope="acme", user_data=USER)
+            await supervisor.stop_session(name, scope="acme")
+            clock.now += DAY_MS
+        clock.now -= DAY_MS // 2
+    async with open_nameless(store=store, recall=InMemoryRecall(), notes=notes, keep=keep) as supervisor:
+        if how != "sweep":
+            with scope, suppress(StoreUnavailable):
+                await supervisor.delete_session("s1", scope="acme")
+        await eventually(lambda: not notes.read(ADA, "s1"))
+    assert inner.get("acme", "s1") is None
+    assert notes.read(ADA, "s2")
 
 
 async def test_the_bytes_before_the_notes_are_a_prefix_over_twenty_turns():
