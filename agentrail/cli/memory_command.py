@@ -3,7 +3,6 @@
 import datetime
 import json
 import os
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -28,7 +27,7 @@ from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.log_output import Debug
 from agentrail.cli.stdio import write_error
 from agentrail.cli.storage_options import DataDirectory, directory_for
-from agentrail.cli.store_access import JsonLines, StorePlace, say, store_command, writing
+from agentrail.cli.store_access import JsonLines, StorePlace, overwrite, say, store_command, writing
 from agentrail.cli.vector_search import WordsAlone, embedder_of_files, meaning_of
 from agentrail.errors import OptionError, StoreInUse
 from agentrail.runtime.erasure_report import (
@@ -38,7 +37,6 @@ from agentrail.runtime.erasure_report import (
     trees_of_user,
     unreached_of,
 )
-from agentrail.runtime.persistence import has_other_nodes
 from agentrail.runtime.session_stores import json_of_memory, search_both
 from agentrail.stores.memory_store_names import faults_of_memories, make_notes, make_recall
 from agentrail.stores.store_names import path_of_store
@@ -48,10 +46,6 @@ from agentrail.tools.tool_text import printable
 # Forgetting a user: erases journals and memories, and reports what was and was not reached.
 #
 # While a server writes the store of sessions, only the server may erase journals, because it knows the running sessions.
-
-_OVERWRITE_TRIES: Final = 10
-_PAUSE_SECONDS: Final = 0.5
-"""Attempts to overwrite while another process reads the store, and the delay between them in seconds."""
 
 
 def forget_everything(
@@ -83,13 +77,7 @@ def _forget_sessions(owner: MemoryOwner, place: StorePlace) -> ForgottenUser:
         return ForgottenUser()
     with writing(place) as store:
         told = erase_trees(store, trees_of_user(store, owner))
-        told = replace(told, not_reached=unreached_of(store))
-        for attempt in range(1 if has_other_nodes(store) else _OVERWRITE_TRIES):
-            if attempt:
-                time.sleep(_PAUSE_SECONDS)
-            if store.overwrite_removed():
-                return told
-        return replace(told, is_overwritten=False)
+        return replace(told, not_reached=unreached_of(store), is_overwritten=overwrite(store))
 
 
 def _tell(told: ForgottenUser, owner: MemoryOwner, in_use: StoreInUse | None) -> None:

@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from functools import partial
 from importlib.resources import files
 from itertools import islice
@@ -44,6 +43,7 @@ from agentrail.cli.store_access import (
     find_one,
     journal_of,
     listed_sessions,
+    overwrite,
     reading,
     records_of,
     say,
@@ -64,8 +64,9 @@ from agentrail.core.journal.replay import ReplayStep, explain_journal, replay, s
 from agentrail.core.protocol.effects import Publish
 from agentrail.core.session.recovery import decisions_of
 from agentrail.core.session.views import status_of
-from agentrail.errors import AgentrailError, CodecError, JournalCorrupt, OptionError
-from agentrail.runtime.persistence import OnDrift
+from agentrail.errors import AgentrailError, CodecError, JournalCorrupt, OptionError, StoreUnavailable
+from agentrail.runtime.overwriter import note_overwriting
+from agentrail.runtime.persistence import OnDrift, has_other_nodes
 from agentrail.runtime.session_loader import opening_of, read_after
 from agentrail.runtime.session_stores import key_of_notes
 from agentrail.runtime.snapshots import is_sound
@@ -529,7 +530,9 @@ def check(
 
 
 @app.command(
-    help="Delete a session with its sub-agents, and overwrite their data. No process may write the store meanwhile."
+    help="""Delete a session with its sub-agents, and overwrite their data. No process may write the store meanwhile.
+
+    Exit codes: 0 done, 1 deleted but not overwritten yet, 2 there is no such session or store."""
 )
 @store_command
 def delete(
@@ -541,21 +544,31 @@ def delete(
         found = find_one(opened, session, place.scope)
     with writing(place) as opened:
         remove_notes = _notes_removal(opened, found, place)
+        is_owed = not has_other_nodes(opened)  # a database overwrites nothing
+        note_overwriting(opened, is_owed=is_owed)
         size = opened.delete(found.scope, found.session)
-        opened.overwrite_removed()  # no session is delayed by it here
         remove_notes()
+        is_owed = is_owed and not overwrite(opened)  # no session is delayed by it here
+        note_overwriting(opened, is_owed=is_owed)
     say(f"deleted {session}: {size} bytes")
-    return Exit.DONE
+    if is_owed:
+        write_error("not overwritten yet: another process reads the store; its next writer will do that")
+    return Exit.FAILED if is_owed else Exit.DONE
 
 
 def _notes_removal(store: Store, found: StoredSession, place: StorePlace) -> Callable[[], object]:
     """Return a call that removes the working notes of a session. Only its journal names their owner."""
-    with suppress(AgentrailError, MsgspecError):  # a session that cannot be read can be deleted
-        memories, data_dir = decide_place("memories", None, place.data_dir, os.environ)
-        name = PRIVATE if is_shared_store(place.store) else memories
+    memories, data_dir = decide_place("memories", None, place.data_dir, os.environ)
+    name = PRIVATE if is_shared_store(place.store) else memories
+    notes = make_notes(None, name, data_dir, os.environ, store)
+    try:
         key = key_of_notes(found.session, found.scope, opening_of(store, found).config.user_data)
-        return partial(make_notes(None, name, data_dir, os.environ, store).change, *key, lambda _: "")
-    return lambda: None
+    except (AgentrailError, MsgspecError) as error:  # a session that cannot be read can be deleted
+        if isinstance(error, StoreUnavailable):
+            raise
+        return lambda: None
+    notes.read(*key)  # while they cannot be removed, the session stays
+    return partial(notes.change, *key, lambda _: "")
 
 
 @app.command(help="Copy the whole store to a new file, also while a process writes it.")

@@ -1,6 +1,7 @@
 """Stores in commands: the options that name one, reading while another process writes, and replaying journals."""
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from functools import wraps
@@ -24,6 +25,7 @@ from agentrail.errors import AgentrailError, OptionError, SessionNotFound, Store
 from agentrail.messages import SessionId
 from agentrail.named_modules import NAMED_MODULES
 from agentrail.runtime.journal_state import Journal
+from agentrail.runtime.persistence import has_other_nodes
 from agentrail.runtime.plugin_watch import QuietWatch
 from agentrail.runtime.session_loader import (
     PluginFinder,
@@ -64,6 +66,10 @@ class StorePlace:
 
 USUAL_PLACE: Final = StorePlace()
 
+_OVERWRITE_TRIES: Final = 10
+_PAUSE_SECONDS: Final = 0.5
+"""Attempts to overwrite while another process reads the store, and the delay between them in seconds."""
+
 JsonLines = Annotated[
     bool, Parameter(name="--json", help="Print one JSON object per line.", negative="", show_default=False)
 ]
@@ -76,6 +82,16 @@ def reading(place: StorePlace) -> closing[Store]:
 
 def writing(place: StorePlace) -> closing[Store]:
     return closing(open_store(place.store, directory_for(place.store, place.data_dir)))
+
+
+def overwrite(store: Store) -> bool:
+    """Overwrite deleted data, and return whether that is done. A reader may prevent it, and a database never does it."""
+    for attempt in range(1 if has_other_nodes(store) else _OVERWRITE_TRIES):
+        if attempt:
+            time.sleep(_PAUSE_SECONDS)
+        if store.overwrite_removed():
+            return True
+    return False
 
 
 # --- finding sessions

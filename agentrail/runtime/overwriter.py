@@ -53,6 +53,13 @@ def bug_told(doing: str) -> Callable[[BaseException], NoReturn]:
     return tell
 
 
+def note_overwriting(store: Store, *, is_owed: bool) -> None:
+    """Store whether the next process must overwrite deleted data. Blocks."""
+    if offers(store, OwedStore):
+        put, drop = ((_OWED,), ()) if is_owed else ((), ((_OWED.kind, _OWED.id),))
+        store.change_owed(put, drop)
+
+
 class Overwriter:
     def __init__(self, store: Store, write: Write) -> None:
         self._store = store
@@ -161,7 +168,5 @@ class Overwriter:
         return is_done
 
     def _note(self, *, is_owed: bool) -> None:
-        if offers(self._store, OwedStore):
-            put, drop = ((_OWED,), ()) if is_owed else ((), ((_OWED.kind, _OWED.id),))
-            self._store.change_owed(put, drop)
+        note_overwriting(self._store, is_owed=is_owed)
         self._is_owed = is_owed

@@ -193,7 +193,7 @@ def test_what_is_left_is_said(place, journals, capfd, monkeypatch):
         connection.execute(
             "UPDATE record SET body = ? WHERE session = 'b1' AND seq = 1", (b'{"version":99}',)
         )
-    monkeypatch.setattr("agentrail.cli.memory_command._PAUSE_SECONDS", 0)
+    monkeypatch.setattr("agentrail.cli.store_access._PAUSE_SECONDS", 0)
     monkeypatch.setattr(SqliteStore, "overwrite_removed", lambda self: False)
     assert forget_memories(every=True, place=place) is Exit.FAILED
     out, err = capfd.readouterr()

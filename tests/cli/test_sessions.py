@@ -10,12 +10,16 @@ import pytest
 from agentrail.abc.recall import MemoryOwner
 from agentrail.abc.store import TEMPORARY_SESSIONS, OwedRow, Standing, StoredSession
 from agentrail.app import open_supervisor
+from agentrail.cli.exit_codes import Exit
 from agentrail.cli.resume_option import LATEST, fill_in_latest
 from agentrail.cli.session_views import standing_word
+from agentrail.cli.sessions_command import delete
+from agentrail.cli.store_access import StorePlace
 from agentrail.core.journal.record import Tail
 from agentrail.errors import OptionError, StoreUnavailable
 from agentrail.stores.data_directory import find_data_directory
 from agentrail.stores.notes_files import NoteFiles
+from agentrail.stores.sqlite import SqliteStore
 from agentrail.stores.store_names import open_store
 from tests.cli.rig import open_terminal, run_agentrail, run_beside, run_line, sleeping_below
 
@@ -201,6 +205,37 @@ async def test_delete_removes_the_working_notes_of_the_session_alone(ask, sessio
         notes.change(owner, one, lambda _: "A canary sings.")
     assert (await ask("delete", session)).code == 0
     assert [notes.read(owner, one) for one in (session, "s-other")] == ["", "A canary sings."]
+
+
+async def test_a_deletion_says_what_is_not_overwritten_and_owes_it(tmp_path, monkeypatch, capfd):
+    """A reader is in the way: the next process that writes the store overwrites it."""
+    file = tmp_path / "mine.db"
+    async with open_supervisor(store=f"sqlite:{file}") as supervisor:
+        await supervisor.start_session(model="demo:fast", session_id="s-1")
+    monkeypatch.setattr("agentrail.cli.store_access._PAUSE_SECONDS", 0)
+    with monkeypatch.context() as patched:
+        patched.setattr(SqliteStore, "overwrite_removed", lambda self: False)
+        assert delete("s-1", place=StorePlace(store=f"sqlite:{file}")) is Exit.FAILED
+    out, err = capfd.readouterr()
+    assert out.startswith("deleted s-1: ")
+    assert "not overwritten yet: another process reads the store" in err
+    async with open_supervisor(store=f"sqlite:{file}") as supervisor:
+        assert len(await supervisor.owed("overwrite")) == 1
+    with closing(SqliteStore(file)) as store:
+        assert store.owed("overwrite") == ()
+
+
+async def test_a_session_is_not_deleted_while_its_notes_cannot_be(tmp_path, capfd):
+    """Only its journal names them: afterwards they could not be found."""
+    place = StorePlace(store=f"sqlite:{tmp_path / 'mine.db'}", data_dir=tmp_path)
+    async with open_supervisor(store=place.store) as supervisor:
+        await supervisor.start_session(model="demo:fast", session_id="s-1")
+    (tmp_path / "memories").mkdir()
+    (tmp_path / "memories" / "notes").write_text("Not a directory.")
+    assert delete("s-1", place=place) is Exit.USAGE
+    assert "cannot be used now: Not a directory" in capfd.readouterr().err
+    (tmp_path / "memories" / "notes").unlink()
+    assert delete("s-1", place=place) is Exit.DONE
 
 
 @pytest.mark.journal(18)
