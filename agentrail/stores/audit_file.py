@@ -33,6 +33,7 @@ class AuditFile:
     path: Path
     _file: int = -1
     _pid: int = 0
+    _before: int | None = None  # size before a failed write
 
     def read(self) -> Iterator[bytes]:
         """Open or create the file, become its only writer, and yield its lines. One that was cut off is removed."""
@@ -58,15 +59,21 @@ class AuditFile:
                 if line.endswith(b"\n"):  # otherwise its events were not taken, and come again
                     whole += len(line)
                     yield line
+        self._before = None
         os.ftruncate(self._file, whole)
 
     def append(self, data: bytes) -> None:
-        if not os.path.samestat(os.fstat(self._file), self.path.lstat()):
+        found = os.fstat(self._file)
+        if not os.path.samestat(found, self.path.lstat()):
             message = f"the audit log {self.path} was moved away"  # the next attempt begins a new one
             raise FileNotFoundError(message)
+        if self._before is not None:
+            os.ftruncate(self._file, min(self._before, found.st_size))
+        self._before = os.fstat(self._file).st_size
         with open(self._file, "ab", closefd=False) as file:
             file.write(data)
         os.fsync(self._file)
+        self._before = None
 
     def close(self) -> None:
         if self._file >= 0:

@@ -18,6 +18,7 @@ from agentrail.core.policy.calls import hash_arguments
 from agentrail.core.session.approval_details import rule_id_of
 from agentrail.core.session.approval_rules import rule_of
 from agentrail.core.session.state import Rule
+from agentrail.errors import StoreUnavailable
 from agentrail.events import Event
 from agentrail.messages import SessionId
 from agentrail.structs import decoder_of
@@ -196,7 +197,7 @@ def faults_of_log(log: Iterable[bytes], tail: AuditTail, expect: tuple[int, str]
 
 
 class AuditLog:
-    """Consumer that writes the audit log. After a failed write it reads the log again, as after a restart."""
+    """Consumer that writes the audit log. After an unexpected error it reads the log again, as after a restart."""
 
     name: str = "audit"
     has_cursors: bool = True
@@ -228,7 +229,23 @@ class AuditLog:
         return None
 
     def _take(self, taken: Sequence[HeardEvent]) -> None:
-        tail, self._tail = self._tail or self.open(), None  # unknown again if this fails
+        tail, self._tail = self._tail or self.open(), None
+        n, hashed = tail.n, tail.hash
+        last = {place: tail.last.get(place) for place in {(one.scope, one.session_id) for one, _ in taken}}
+        try:
+            self._write(tail, taken)
+        except FileNotFoundError:  # moved away, and a new log begins
+            raise
+        except (OSError, StoreUnavailable):
+            tail.n, tail.hash = n, hashed
+            for place in last:
+                tail.last.pop(place, None)
+            tail.last |= {place: line for place, line in last.items() if line is not None}
+            self._tail = tail
+            raise
+        self._tail = tail
+
+    def _write(self, tail: AuditTail, taken: Sequence[HeardEvent]) -> None:
         lines: list[bytes] = []
         for origin, event in taken:
             meta, place = event.meta, (origin.scope, origin.session_id)
@@ -246,4 +263,3 @@ class AuditLog:
             lines.append(tail.seal(line_of(origin, event, self._nodes[place][0], last)))
         if lines:
             self._append(b"".join(lines))
-        self._tail = tail

@@ -15,7 +15,7 @@ import agentrail
 from agentrail import events
 from agentrail.abc.event_reader import SessionOrigin
 from agentrail.core.journal.record import Draft, OpenedBody, Tail, encode_body, sealed, taken_draft
-from agentrail.errors import OptionError
+from agentrail.errors import OptionError, StoreUnavailable
 from agentrail.events import Approval, Envelope
 from agentrail.messages import Text, ToolResult
 from agentrail.stores.audit_file import AuditFile, path_of_audit
@@ -336,9 +336,9 @@ async def test_a_line_that_was_cut_off_is_removed_and_comes_again(tmp_path):
 
 
 async def test_a_full_disk_leaves_no_part_of_a_line(tmp_path, monkeypatch):
-    """A failed write is undone before it is tried again, so the chain stays whole."""
-    file = AuditFile(tmp_path / "audit.jsonl")
-    log = AuditLog(file.read, file.append, lambda *_: ())
+    """A failed write is undone before it is tried again, so the chain stays whole. The log, which may be long, is not read again."""
+    file, opened = AuditFile(tmp_path / "audit.jsonl"), []
+    log = AuditLog(lambda: opened.append(1) or file.read(), file.append, lambda *_: ())
     await log.take(heard(1))
 
     def fill(_descriptor):
@@ -347,11 +347,32 @@ async def test_a_full_disk_leaves_no_part_of_a_line(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", fill)
-        with pytest.raises(OSError, match="No space left"):
-            await log.take(heard(2, 3))
-    await log.take(heard(2, 3))
+        for _ in range(2):
+            with pytest.raises(OSError, match="No space left"):
+                await log.take([*heard(2, 3), at(4, events.SessionEnd(reason="stopped"))])
+    await log.take(heard(1, 2, 3))
     assert names_in(file.path) == [1, 2, 3]
+    assert len(opened) == 1
     assert faults(file.path.read_bytes().splitlines(keepends=True)) == []
+    file.close()
+
+
+async def test_a_store_that_is_away_does_not_have_the_log_read_again(tmp_path):
+    """Nothing was written: the next attempt continues there, with a session that the log does not know yet."""
+    file, opened, found = AuditFile(tmp_path / "audit.jsonl"), [], [StoreUnavailable("away"), ()]
+
+    def look(*_):
+        if isinstance(found[0], Exception):
+            raise found.pop(0)
+        return found[0]
+
+    log = AuditLog(lambda: opened.append(1) or file.read(), file.append, look)
+    with pytest.raises(StoreUnavailable):
+        await log.take(heard(1))
+    await log.take(heard(1, 2))
+    assert names_in(file.path) == [1, 2]
+    assert faults(file.path.read_bytes().splitlines(keepends=True)) == []
+    assert len(opened) == 1
     file.close()
 
 
