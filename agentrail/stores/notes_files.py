@@ -133,23 +133,30 @@ def _read(path: Path) -> str:
 
 
 def _write(path: Path, data: bytes) -> None:
-    # One name for all writes: the next write replaces a leftover of a crash, and calls run one after the
-    # other.
-    beside = path.with_name(f".{path.name}.new")
+    beside = _beside(path)
     beside.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(beside, flags, 0o600), "wb") as opened:
-        opened.write(data)
-        opened.flush()
-        os.fsync(opened.fileno())
-    beside.replace(path)
+    try:
+        with os.fdopen(os.open(beside, flags, 0o600), "wb") as opened:
+            opened.write(data)
+            opened.flush()
+            os.fsync(opened.fileno())
+        beside.replace(path)
+    finally:  # on a full disk it would take space
+        beside.unlink(missing_ok=True)
     sync_directory(path.parent)
 
 
+def _beside(path: Path) -> Path:
+    """Return the one name for all writes: the next write or removal finds a leftover of a crash. Calls do not overlap."""
+    return path.with_name(f".{path.name}.new")
+
+
 def _remove(path: Path) -> None:
-    with suppress(FileNotFoundError):
-        path.unlink()
-        sync_directory(path.parent)
+    for one in (path, _beside(path)):
+        with suppress(FileNotFoundError):
+            one.unlink()
+            sync_directory(path.parent)
 
 
 def _make_directories(top: Path, folder: Path) -> None:

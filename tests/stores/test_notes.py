@@ -156,3 +156,23 @@ def test_the_index_has_a_line_for_each_topic():
         OptionError, match=r"would have 65,\d+ bytes, at most 65,536 are kept: forget a topic"
     ):
         with_notes(text, "b", ["y" * 60], AT_MS)
+
+
+def test_a_write_that_fails_leaves_nothing_and_a_removal_takes_what_a_crash_left(tmp_path, monkeypatch):
+    """On a full disk, and after a kill in the middle of a write: deleted notes are in no file."""
+    store = NoteFiles(tmp_path)
+    store.change(ADA, "s1", lambda _: "old")
+    folder = store.path_of(ADA, "s1").parent
+
+    def fill(_descriptor):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fill)
+        with pytest.raises(StoreUnavailable, match="No space left"):
+            store.change(ADA, "s1", lambda _: "new")
+    assert [one.name for one in folder.iterdir()] == ["NOTES.md"]
+    assert store.read(ADA, "s1") == "old"
+    (folder / ".NOTES.md.new").write_text("ne")
+    store.change(ADA, "s1", lambda _: "")
+    assert [*folder.iterdir()] == []
