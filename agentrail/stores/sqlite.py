@@ -719,6 +719,7 @@ class SqliteStore:
 
     def delete(self, scope: str, session: SessionId, *, written_before_ms: int | None = None) -> int:
         """Delete a root with its tree. See `Store.delete`. The data is overwritten in the file and in its log."""
+        self._must_empty_log = self._may_have_remains = True  # first, because the outcome may be unknown
         with self._transaction() as connection:
             self._standings.clear()
             removed = delete_tree(
@@ -729,25 +730,23 @@ class SqliteStore:
                 lease=self._lease_ms,
                 written_before_ms=written_before_ms,
             )
-        self._must_empty_log = self._may_have_remains = True
         self._sweep_after_commit()
         return removed
 
     def trim(self, scope: str, session: SessionId, before: int) -> int:
         """Drop records before a number. See `Store.trim`. The data is overwritten as in `delete`."""
+        self._must_empty_log = self._may_have_remains = True
         with self._transaction() as connection:
             dropped = trim_journal(connection, scope, session, before)
-        self._must_empty_log = self._may_have_remains = True
         self._sweep_after_commit()
         return dropped
 
     def erase(self, scope: str, session: SessionId, why: str) -> Erasure:
         """Erase the content of a tree. See `Store.erase`. The data is overwritten as in `delete`."""
+        self._must_empty_log = self._may_have_remains = True
         with self._transaction() as connection:
             self._standings.clear()
-            erased = erase_tree(connection, scope, session, why, now=self.now_ms(), lease=self._lease_ms)
-        self._must_empty_log = self._may_have_remains = True
-        return erased
+            return erase_tree(connection, scope, session, why, now=self.now_ms(), lease=self._lease_ms)
 
     def overwrite_removed(self) -> bool:
         """Rewrite the file if data was deleted, and empty its log. See `Store.overwrite_removed`.

@@ -243,6 +243,21 @@ def test_what_is_deleted_is_nowhere_in_the_files(store, path):
     assert [one.session for one in store.find()] == ["other"]
 
 
+def test_data_is_overwritten_although_the_outcome_of_its_deletion_was_unknown(store, path, monkeypatch):
+    """The deletion is in the file, and its caller got an error: the log was removed meanwhile."""
+    rewritten = []
+    monkeypatch.setattr(sqlite, "write_anew", rewritten.append)
+    store.create(opening(more=[CANARY]))
+    assert store.overwrite_removed()
+    store.create(opening("other", more=["stays"]))
+    path.with_name(f"{path.name}-wal").unlink()
+    with pytest.raises(StoreUnavailable, match="removed or replaced"):
+        store.delete("", "s")
+    assert store.get("", "s") is None
+    assert store.overwrite_removed()
+    assert len(rewritten) == 2
+
+
 def test_a_reader_in_the_way_of_what_is_erased_is_told_and_the_next_call_overwrites(store, path):
     """The reader keeps its view, and nobody else has it; what is damaged is not erased, and the next call salvages the file."""
     store.create(opening(more=[CANARY]))
