@@ -93,7 +93,8 @@ def _check(machine: "type[StackMachine]", *, examples: int | None, seed: int | N
             orders = _look_at_orders(machine)
     except KeyboardInterrupt:
         code = Exit.INTERRUPTED
-    _clear_progress()
+    if os.isatty(2):
+        write_all(2, b"\r\x1b[K")
     told = (
         describe_tally(tally, is_whole=code is not Exit.INTERRUPTED)
         + orders
@@ -165,8 +166,3 @@ def describe_progress(tally: "Tally", examples: int | None, seconds: float) -> s
     return (
         f"{bar:·<{_BAR_WIDTH}} {tally.runs}{of} sessions, {tally.signals} signals, {max(left, 0):.0f} s left"
     )
-
-
-def _clear_progress() -> None:
-    if os.isatty(2):
-        write_all(2, b"\r\x1b[K")

@@ -54,7 +54,11 @@ def from_sessions(
             except AgentrailError as error:
                 write_error(f"{shown_id(stored)} is left out: {error}")
                 continue
-            _make_directory(directory / "cassettes")
+            try:
+                (directory / "cassettes").mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                fault = f"{directory / 'cassettes'} cannot be made: {error.strerror}"
+                raise OptionError([fault]) from error
             write_new_file(directory / cassette, [_without_secrets(lines)])
             cases.append(msgspec.json.encode(case))
     if not cases:
@@ -62,13 +66,6 @@ def from_sessions(
     write_new_file(directory / "cases.jsonl", [_without_secrets([one.decode() for one in cases])])
     say(f"{directory / 'cases.jsonl'}: {len(cases)} cases")
     return Exit.DONE
-
-
-def _make_directory(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OptionError([f"{path} cannot be made: {error.strerror}"]) from error
 
 
 def _name_of(stored: StoredSession) -> str:

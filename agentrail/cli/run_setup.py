@@ -232,14 +232,6 @@ def _flag(text: str) -> bool:
     return _WORDS[text.lower()]
 
 
-def _flag_or_path(text: str) -> bool | str:
-    return _WORDS.get(text.lower(), text)
-
-
-def _word_or_number(text: str) -> str | int:
-    return _whole(text) if text.isdecimal() else text
-
-
 def _mapping(text: str) -> dict[str, Any]:
     try:
         read = json.loads(text)
@@ -272,10 +264,10 @@ READERS: Final[Mapping[str, Callable[[str], Any]]] = MappingProxyType(
         "top_p": _number,
         "stop": _texts,
         "max_output_tokens": _whole,
-        "reasoning": _word_or_number,
+        "reasoning": lambda text: _whole(text) if text.isdecimal() else text,
         "tool_choice": str,
         "extra_body": _mapping,
-        "verify": _flag_or_path,
+        "verify": lambda text: _WORDS.get(text.lower(), text),
         "trust_env": _flag,
         "structured": str,
         "images": _flag,

@@ -208,7 +208,10 @@ def damage_of(store: Store, stored: StoredSession) -> str | None:
         if last < stored.tail.seq:
             raise JournalCorrupt(stored.session, last + 1, why="it is missing")
         for record in records:
-            _check_blobs(store, record)
+            try:
+                join_blobs(record.body, store.blob)
+            except CodecError as error:
+                raise JournalCorrupt(record.session, record.seq, why=str(error)) from error
     except AgentrailError as error:
         return str(error)
     hashes = {record.seq: record.hash for record in records} | {behind.seq: behind.hash}
@@ -216,13 +219,6 @@ def damage_of(store: Store, stored: StoredSession) -> str | None:
         if not is_sound(snapshot) or hashes.get(snapshot.seq, snapshot.hash) != snapshot.hash:
             return f"the snapshot after record {snapshot.seq} is damaged: it is ignored, and nothing is lost"
     return None
-
-
-def _check_blobs(store: Store, record: Record) -> None:
-    try:
-        join_blobs(record.body, store.blob)
-    except CodecError as error:
-        raise JournalCorrupt(record.session, record.seq, why=str(error)) from error
 
 
 # The commands.

@@ -618,10 +618,6 @@ def judge_node_call(calls: NodeCalls, token: str, method: str, target: bytes) ->
     return calls.judge(token, method, target, store_ms=store_now_ms(), now_ms=now_ms())
 
 
-def _no_nodes() -> NodeCalls | None:
-    return None
-
-
 @frozen
 class AccessGuard:
     """ASGI middleware that lets admitted calls through."""
@@ -631,7 +627,7 @@ class AccessGuard:
     methods_of: Callable[[str], Sequence[str]]
     is_public: Callable[[str], bool]
     encode_error: EncodeError = ErrorAnswer.encode
-    node_calls: Callable[[], NodeCalls | None] = _no_nodes
+    node_calls: Callable[[], NodeCalls | None] = lambda: None
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: AsgiReceive, send: AsgiSend) -> None:
         if scope["type"] == "lifespan":

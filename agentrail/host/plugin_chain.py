@@ -401,10 +401,6 @@ class _Walk:
             self.patience.deadline = at_seconds
 
 
-def _tell_nobody(_plugin: str, _hook: str, _seconds: float | None) -> None:
-    pass
-
-
 class HookRunner:
     """Runner of plugin hooks, in a nursery that outlives their callers."""
 
@@ -423,7 +419,7 @@ class HookRunner:
         self._stuck: dict[_Walk, None] = {}
         self._failures: dict[str, int] = {}
         self._tally = PluginTally()
-        self.on_hook: Callable[[str, str, float | None], None] = _tell_nobody
+        self.on_hook: Callable[[str, str, float | None], None] = lambda *_: None
         """Called with a plugin, its hook, and the hook's duration in seconds, or None for a failure."""
 
     @property
@@ -680,11 +676,7 @@ ReaderOf: TypeAlias = Callable[[str, SessionId], SessionReader | None]
 """Returns a reader for a session of a tenant. None if it no longer exists."""
 
 
-def _no_reader(_tenant_id: str, _session_id: SessionId) -> None:
-    pass
-
-
-def tool_hooks(order: PluginOrder, runner: HookRunner, reader_of: ReaderOf = _no_reader) -> HostHooks:
+def tool_hooks(order: PluginOrder, runner: HookRunner, reader_of: ReaderOf = lambda *_: None) -> HostHooks:
     hooks = _ToolHooks(order, runner, reader_of)
     before = hooks.before_tool if order.having["on_before_tool_call"] else None
     after = hooks.after_tool if order.having["on_after_tool_call"] else None

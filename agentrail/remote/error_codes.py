@@ -100,7 +100,7 @@ _MAKERS: Final[Mapping[str, Callable[[str, Told, str], AgentrailError]]] = Mappi
         "profile_mismatch": lambda message, told, _: errors.ProfileMismatch(
             message, agent_id=str(told.get("agent_id", ""))
         ),
-        "prompt_rejected": lambda message, _, __: errors.PromptRefused(_behind_colon(message)),
+        "prompt_rejected": lambda message, _, __: errors.PromptRefused(message.partition(": ")[2] or message),
         "session_ended": lambda message, _, session_id: errors.SessionDown(session_id, _reason_in(message)),
         "session_is_child": lambda message, told, _: errors.SessionIsChild(
             message, root_id=str(told.get("root_id", ""))
@@ -116,7 +116,3 @@ _MAKERS: Final[Mapping[str, Callable[[str, Told, str], AgentrailError]]] = Mappi
         "unknown_tool": lambda message, told, _: errors.UnknownTool(message, names=told.get("names", ())),
     }
 )
-
-
-def _behind_colon(message: str) -> str:
-    return message.partition(": ")[2] or message

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, Final
@@ -71,7 +71,9 @@ def make_ready(
 ) -> Mapping[str, ReadyAgent]:
     ready: dict[str, ReadyAgent] = {}
     for agent in agents:
-        _check_narrowing(agent, stack)
+        if agent.handoff and agent.permissions is not None and not narrows(stack):
+            fault = f"agent {agent.name!r} has its own permissions and can take over the session, which has no plugin that enforces them: give the session the plugin Permissions"
+            raise OptionError([fault])
         plugins = None if agent.plugins is None else _plugins_of(agent, stack)
         box, tools = None, None
         if agent.tools is not None:
@@ -132,12 +134,6 @@ def keep_plugins(agents: Mapping[str, ReadyAgent], watch: PluginWatch) -> None:
     for name, agent in agents.items():
         for plugin, _ in agent.plugins or ():
             watch.keep(change_of_agent(name, plugin.name), plugin)
-
-
-def _check_narrowing(agent: Agent, stack: Stack) -> None:
-    if agent.handoff and agent.permissions is not None and not narrows(stack):
-        fault = f"agent {agent.name!r} has its own permissions and can take over the session, which has no plugin that enforces them: give the session the plugin Permissions"
-        raise OptionError([fault])
 
 
 def _plugins_of(agent: Agent, stack: Stack) -> tuple[tuple[Plugin, PluginRecord], ...]:
@@ -390,7 +386,8 @@ def assemble(
         servers=None if options.mcp is None else tuple(options.mcp),
         withheld=withheld,
     )
-    _tell_warnings(session_id, (*stack.warnings, warning_of_unused(agents, toolbox)))
+    for warning in filter(None, (*stack.warnings, warning_of_unused(agents, toolbox))):
+        LOGGER.warning("session %s: %s", session_id, warning)
     known = [withheld.in_value(one) for one in (config, plugin_states, options.messages)]
     state = new_session(known[0], withheld.in_tools(toolbox), stack, known[1], messages=known[2])
     cell = SessionCell(state, ports)
@@ -494,11 +491,6 @@ def _workspace_of(options: SessionOptions, working_dir: str, dependencies: Depen
     if isinstance(wanted, str):
         return Workspace(dependencies.make_sandbox, wanted, working_dir, given=None)
     return Workspace(dependencies.make_sandbox, "local", working_dir, given=wanted)
-
-
-def _tell_warnings(session_id: SessionId, warnings: Iterable[str | None]) -> None:
-    for warning in filter(None, warnings):
-        LOGGER.warning("session %s: %s", session_id, warning)
 
 
 def _with_host(config: SessionConfig, host: HostHooks) -> SessionConfig:

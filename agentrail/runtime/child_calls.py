@@ -93,15 +93,10 @@ async def resume_for_call(
         async with subscribed_in_the_end(partial(child.subscribe, after=seen.after)) as events:
             end = await listener.follow(child, events, seen)
             if isinstance(end, EventsLost):
-                return Error(text=_unknown_of(effect.name))
+                unknown = f"[Outcome unknown: the session that worked for {effect.name} had ended, and its journal does not say how]"
+                return Error(text=unknown)
             return decide_answer(end, listener.last_text, sources=listener.sources)
     return _decide_late(timeout_seconds, listener.last_text)
-
-
-def _unknown_of(name: str) -> str:
-    return (
-        f"[Outcome unknown: the session that worked for {name} had ended, and its journal does not say how]"
-    )
 
 
 def _decide_late(seconds: float, last_text: str) -> Error:

@@ -219,7 +219,7 @@ class CycleStream:
         async for event in self._events:
             if self._begins(event) or self._waits(event):
                 self._from = number_of(event)
-                self._accepted = event if self._is_wanted_first(event) else None
+                self._accepted = event if self._kinds is None or type(event) in self._kinds else None
                 return
         if call.error is not None:
             raise call.error
@@ -233,9 +233,6 @@ class CycleStream:
         return (
             isinstance(event, _OF_PROMPTS) and not isinstance(event, PromptQueued) and event.ref == self.ref
         )
-
-    def _is_wanted_first(self, event: Event) -> bool:
-        return self._kinds is None or type(event) in self._kinds
 
     # --- leaving
 

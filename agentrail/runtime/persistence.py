@@ -190,11 +190,7 @@ class Keeping:
         if self.heartbeat is not None:
             await self._open_shared(nursery, self.heartbeat)
         else:
-            beat = partial(self.store.beat, self.node)
-            if self.store.is_immediate:
-                beat()
-            else:
-                await self.read(beat)
+            await self.read(partial(self.store.beat, self.node))
             nursery.start_soon(self.writer.run, name="writer of the store")
             nursery.start_soon(self._beat_on, name="beats of the node")
         if not self.store.is_immediate and self.heartbeat is None:  # otherwise nothing can be overwritten
@@ -466,8 +462,6 @@ class Keeping:
             return
         if self.heartbeat is not None:
             self.heartbeat.check()
-        elif self.store.is_immediate:
-            self.store.beat(self.node)
         else:
             await self.write(partial(self.store.beat, self.node))
         await self.read(partial(self.store.find, Filters(), limit=1))
@@ -476,7 +470,4 @@ class Keeping:
     async def _beat_on(self) -> None:
         while True:
             await trio.sleep(self._beat_seconds)
-            if self.store.is_immediate:
-                self.store.beat(self.node)
-            else:
-                self.writer.post(partial(self.store.beat, self.node))
+            self.writer.post(partial(self.store.beat, self.node))

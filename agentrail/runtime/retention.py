@@ -163,9 +163,7 @@ class Retention:
         # For sessions without an owner, by the hash of their last record: an unchanged size is measured once.
         self._measured: dict[tuple[str, str], tuple[bytes, int, int]] = {}
         self._ahead_ms = float("inf")  # of the store's clock, compared with Trio's
-        self.clearing_notes: Callable[[str, SessionId], AbstractAsyncContextManager[None]] = lambda *_: (
-            nullcontext()
-        )
+        self.clearing_notes: Callable[..., AbstractAsyncContextManager[None]] = lambda *_: nullcontext()
         self.deleted: int = 0
         self.deleted_bytes: int = 0
         self.still_needed: int = 0

@@ -10,7 +10,7 @@ import apsw
 
 from agentrail.abc.store import Erasure, Standing, StoredSession
 from agentrail.core.journal.erasure import closing_record, erased_record, is_erased
-from agentrail.core.journal.record import ERASED, Record
+from agentrail.core.journal.record import ERASED
 from agentrail.errors import StillNeeded
 from agentrail.messages import SessionId
 from agentrail.stores.append_rules import (
@@ -23,7 +23,6 @@ from agentrail.stores.sqlite_nodes import fetch_node
 from agentrail.stores.sqlite_queries import kept_snapshots, known, known_root
 from agentrail.stores.sqlite_rows import (
     PUT_RECORD,
-    SqliteRow,
     check_witness,
     fetch_records,
     row_of,
@@ -144,14 +143,11 @@ def _erase_records(connection: apsw.Connection, one: StoredSession, why: str) ->
     after, count = one.first_seq - 1, 0
     while page := fetch_records(connection, one.scope, one.session, after, _PAGE):
         changed = [erased_record(record, why) for record in page if record.kind != ERASED]
-        connection.executemany(_ERASE_RECORD, map(_erased_row, changed))
+        rows = [(new.kind, new.does, new.body, new.scope, new.session, new.seq) for new in changed]
+        connection.executemany(_ERASE_RECORD, rows)
         count += len(changed)
         after = page[-1].seq
     return count
-
-
-def _erased_row(record: Record) -> SqliteRow:
-    return (record.kind, record.does, record.body, record.scope, record.session, record.seq)
 
 
 _MOST_IN_MEMORY: Final = 64 * 1024 * 1024

@@ -164,15 +164,11 @@ def _salvage(damaged: Path, source: apsw.Connection, fresh: apsw.Connection) -> 
     lost_blobs = 0
     for row in _rows(source, "blob_use", "scope, session, digest", "scope, session, digest"):
         lost_blobs += not _put(fresh, "INSERT OR REPLACE INTO blob_use VALUES (?, ?, ?)", row)
-    _salvage_owed(source, fresh)
+    for row in _rows(source, "owed", "kind, id, body", "kind, id"):
+        _put(fresh, PUT_OWED, (*row, ""))
     return SalvageReport(
         damaged=damaged, sessions=tuple(saved), lost_snapshots=lost_snapshots, lost_blobs=lost_blobs
     )
-
-
-def _salvage_owed(source: apsw.Connection, fresh: apsw.Connection) -> None:
-    for row in _rows(source, "owed", "kind, id, body", "kind, id"):
-        _put(fresh, PUT_OWED, (*row, ""))
 
 
 def _save_session(

@@ -234,14 +234,14 @@ class AuditLog:
         last = {place: tail.last.get(place) for place in {(one.scope, one.session_id) for one, _ in taken}}
         try:
             self._write(tail, taken)
-        except FileNotFoundError:  # moved away, and a new log begins
-            raise
-        except (OSError, StoreUnavailable):
+        except (OSError, StoreUnavailable) as error:
             tail.n, tail.hash = n, hashed
             for place in last:
                 tail.last.pop(place, None)
             tail.last |= {place: line for place, line in last.items() if line is not None}
-            self._tail = tail
+            self._tail = (
+                None if isinstance(error, FileNotFoundError) else tail
+            )  # moved away: a new log begins
             raise
         self._tail = tail
 

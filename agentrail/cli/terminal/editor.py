@@ -321,7 +321,7 @@ class Typing:
         asks = Condition(self._asks)
         types = ~is_searching  # Ctrl-R searches the history in its own line, with the usual keys
         keys.add("enter", eager=True, filter=types)(self._enter)
-        keys.add("escape", "enter")(_new_line)
+        keys.add("escape", "enter")(lambda event: event.current_buffer.insert_text("\n"))
         keys.add("c-j", eager=True, filter=types)(self._line_feed)
         keys.add("c-c", eager=True, filter=types)(self._ctrl_c)
         keys.add("c-d", eager=True, filter=types)(self._ctrl_d)
@@ -545,10 +545,6 @@ def _write_nowhere() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)
-
-
-def _new_line(event: KeyPressEvent) -> None:
-    event.current_buffer.insert_text("\n")
 
 
 class _Keys(Vt100Input):
