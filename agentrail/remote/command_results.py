@@ -70,11 +70,8 @@ class _Turn(PastTurn, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """A turn that may have fields of a newer server."""
 
 
-_ANSWERS: Final = decoder_of(RemoteCommandAnswer)
 _COMMANDS: Final = decoder_of(_Commands)
-_ENTRIES: Final = decoder_of(tuple[JournalEntry, ...])
 _PAGES: Final = decoder_of(_Page)
-_REWOUND: Final = decoder_of(Rewound)
 _TURNS: Final = decoder_of(list[_Turn])
 
 
@@ -86,12 +83,9 @@ def _decoded(decoder: msgspec.json.Decoder[T], text: bytes) -> T:
         raise CodecError(message, path="$") from error
 
 
-def read_rewound(text: bytes) -> Rewound:
-    return _decoded(_REWOUND, text)
-
-
-def read_journal_page(text: bytes) -> tuple[JournalEntry, ...]:
-    return _decoded(_ENTRIES, text)
+read_rewound: Final = partial(_decoded, decoder_of(Rewound))
+read_journal_page: Final = partial(_decoded, decoder_of(tuple[JournalEntry, ...]))
+read_command_answer: Final = partial(_decoded, decoder_of(RemoteCommandAnswer))
 
 
 def read_turns(text: bytes) -> tuple[PastTurn, ...]:
@@ -100,10 +94,6 @@ def read_turns(text: bytes) -> tuple[PastTurn, ...]:
 
 def read_command_rows(text: bytes) -> tuple[CommandRow, ...]:
     return _decoded(_COMMANDS, text).commands
-
-
-def read_command_answer(text: bytes) -> RemoteCommandAnswer:
-    return _decoded(_ANSWERS, text)
 
 
 def read_session_page(text: bytes) -> tuple[SessionSummary, ...]:

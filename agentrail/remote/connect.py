@@ -12,7 +12,7 @@ from agentrail.remote.dialer import Dial, address_of, dial_for
 from agentrail.remote.frame_codec import object_in
 from agentrail.remote.link import Links, open_links
 from agentrail.remote.remote_session import RemoteSession
-from agentrail.runtime.arguments import fault_of_wait, refuse
+from agentrail.runtime.arguments import fault_of_optional_text, fault_of_wait, refuse
 
 
 @asynccontextmanager
@@ -52,7 +52,12 @@ async def connect(  # noqa: PLR0913 - all that there is to say of it, by keyword
     Cancellation: The connections are closed. The session on the server and its cycles continue.
     """
     address = address_of(url)
-    refuse(fault_of_wait(connect_seconds), _fault_of_token(token))
+    refuse(
+        fault_of_wait(connect_seconds),
+        _fault_of_token(token),
+        fault_of_optional_text("session_id", session_id),
+        fault_of_optional_text("agent_id", agent_id),
+    )
     async with open_remote(dial_for(address, token, tls), session_id, agent_id, connect_seconds) as session:
         yield session
 

@@ -50,6 +50,7 @@ from agentrail.runtime.arguments import (
     fault_of_choice,
     fault_of_digest,
     fault_of_flag,
+    fault_of_optional_text,
     fault_of_outcome,
     fault_of_request_id,
     fault_of_text,
@@ -510,6 +511,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
             fault_of_number("at", at),
             fault_of_number("turn", turn),
             fault_of_flag("files", files),
+            fault_of_optional_text("session_id", session_id),
         )
         refuse_arguments("fork", files=files, **options)
         # The id is chosen here, so that a command repeated after a lost connection creates only one fork.

@@ -43,8 +43,11 @@ def fault_of_choice(name: str, value: object, choices: tuple[str, ...]) -> str |
     return f"{name} is {value!r:.200}: expected {' or '.join(map(repr, choices))}"
 
 
-def fault_of_reason(value: object) -> str | None:
-    return None if value is None else fault_of_text("reason", value)
+def fault_of_optional_text(name: str, value: object) -> str | None:
+    return None if value is None else fault_of_text(name, value)
+
+
+fault_of_reason: Final = partial(fault_of_optional_text, "reason")
 
 
 def fault_of_via(value: object) -> str | None:

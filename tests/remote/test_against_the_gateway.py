@@ -1,6 +1,7 @@
 """A client against the gateway itself, over real connections: what a handle in this process gives, this one gives too."""
 
 from contextlib import asynccontextmanager
+from uuid import UUID
 
 import attrs
 import pytest
@@ -185,6 +186,19 @@ async def test_the_sessions_of_a_caller_are_listed_beside_the_one_that_is_talked
         for text in (b"", b"[]", b'{"sessions": [{"phase": "idle"}]}', b"[" * 100_000):
             with pytest.raises(errors.CodecError, match="; it may be a newer version"):
                 read_session_page(text)
+
+
+async def test_an_id_that_is_not_a_text_is_refused_at_once():
+    """A `UUID` would be sent as a text, and its handle would wait for events of another session."""
+    number = UUID(int=7)
+    async with serving(answering(), auth=auth) as web:
+        for name in ("session_id", "agent_id"):
+            with pytest.raises(errors.OptionError, match=rf"{name} is UUID\(.*expected a text"):
+                async with agentrail.connect(url_of(web), "ann", **{name: number}):
+                    pass
+        async with agentrail.connect(url_of(web), "ann", "mine", "desk") as mine:
+            with pytest.raises(errors.OptionError, match=r"session_id is UUID\(.*expected a text"):
+                await mine.fork(session_id=number)
 
 
 async def test_errors_are_those_of_a_session_in_this_process():
