@@ -356,9 +356,8 @@ async def _prompt(call: RouteCall) -> Result:
 
 async def _receipt_of(call: RouteCall) -> WholeAnswer:
     body: ReceiptBody = call.body
-    return WholeAnswer(
-        body=encode_receipt_found(await (await _asked_session(call)).receipt_of(body.client_id))
-    )
+    found = await (await _asked_session(call)).receipt_of(body.client_id)
+    return WholeAnswer(body=encode_receipt_found(found))
 
 
 async def _abort_exactly(call: RouteCall) -> WholeAnswer:
@@ -406,7 +405,8 @@ async def _journal(call: RouteCall) -> WholeAnswer:
 
 async def _turns(call: RouteCall) -> WholeAnswer:
     limit = _limit_to(MAX_TURNS_OF_A_COMMAND)(call)
-    return answer_json(await (await _asked_session(call, only_root=True)).turns(limit))
+    session = await call.host.session_to_read(call.params["session_id"], call.principal)
+    return answer_json(await session.turns(limit))
 
 
 async def _state_at(call: RouteCall) -> WholeAnswer:

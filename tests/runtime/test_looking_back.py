@@ -162,6 +162,16 @@ async def test_a_fork_behind_a_turn(supervisor):
     assert (await texts(await session.fork(turn=3)))[-1] == "b"
 
 
+async def test_an_ended_session_lists_the_turns_that_it_can_be_forked_at(supervisor):
+    """Its journal is still there."""
+    session = await supervisor.start_session(model=saying("a", "b"), session_id="s-1")
+    await session.ask("One")
+    await session.stop()
+    (turn,) = await session.turns()
+    fork = await session.fork(turn=turn.number)
+    assert await texts(fork) == ["One", "a"]
+
+
 async def test_a_fork_can_be_set_up_otherwise(supervisor):
     """Model, tools, plugins and limits; what is not named stays, and what was spent is spent."""
     session = await supervisor.start_session(
