@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from agentrail import errors
 from agentrail.errors import AgentrailError, ErrorInfo, ProviderError, RemoteRefused
+
+T = TypeVar("T")
 
 
 def _all_classes() -> dict[str, type[AgentrailError]]:
@@ -67,25 +69,19 @@ def _resolved(message: str, told: Told, _: str) -> AgentrailError:
         message,
         status=str(told.get("status")),
         by=str(told.get("by")),
-        at_ms=_decided_at(told),
-        user=_decided_by(told),
+        at_ms=_decided(told, "at_ms", int),
+        user=_decided(told, "user", str),
     )
 
 
 def _expired(message: str, told: Told, _: str) -> AgentrailError:
-    return errors.ApprovalExpired(message, at_ms=_decided_at(told))
+    return errors.ApprovalExpired(message, at_ms=_decided(told, "at_ms", int))
 
 
-def _decided_at(told: Told) -> int | None:
+def _decided(told: Told, name: str, kind: type[T]) -> T | None:
     decided = told.get("decided")
-    at_ms = decided.get("at_ms") if isinstance(decided, Mapping) else None
-    return at_ms if type(at_ms) is int else None
-
-
-def _decided_by(told: Told) -> str | None:
-    decided = told.get("decided")
-    user = decided.get("user") if isinstance(decided, Mapping) else None
-    return user if isinstance(user, str) else None
+    found = decided.get(name) if isinstance(decided, Mapping) else None
+    return found if type(found) is kind else None
 
 
 _MAKERS: Final[Mapping[str, Callable[[str, Told, str], AgentrailError]]] = MappingProxyType(

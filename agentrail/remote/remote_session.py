@@ -37,7 +37,7 @@ from agentrail.remote.command_results import (
     read_session_page,
     read_turns,
 )
-from agentrail.remote.frame_codec import object_in
+from agentrail.remote.frame_codec import MAX_CURSOR, object_in
 from agentrail.remote.link import Links
 from agentrail.remote.read_position import RemoteReading
 from agentrail.remote.remote_cycle import RemoteCycle, RemoteMonitor, find_event, last_request_id, read_to_end
@@ -414,7 +414,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         found: list[JournalEntry] = []
         while len(found) < limit:
             page = min(limit - len(found), PAGE)
-            told = {"after": after + len(found), "limit": page}
+            told = {"after": min(after + len(found), MAX_CURSOR), "limit": page}
             entries = read_reply(read_journal_page, await self._send("journal", told))[:page]
             found += entries
             if len(entries) < page:
@@ -483,10 +483,9 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         Each committed event is delivered once, in order, across any number of connections. A lost connection loses its
         ephemeral events.
         """
-        faults = [] if after is None else fault_of_cursor("after", after)
-        if faults:
-            raise OptionError(faults)
+        refuse(*([] if after is None else fault_of_cursor("after", after)))
         terms = decide_terms(kinds=kinds, deltas=deltas, buffer=buffer)
+        after = None if after is None else min(after, MAX_CURSOR)
         reading = RemoteReading(self._session_id, after=after, kinds=terms.kinds, deltas=deltas, limit=buffer)
         return RemoteSubscription(self._links, reading)
 

@@ -208,10 +208,11 @@ async def test_errors_are_those_of_a_session_in_this_process():
         async with agentrail.connect(url_of(web), "ann", agent_id="desk") as session:
             with pytest.raises(errors.UnknownApproval):
                 await session.approve("none")
-            with pytest.raises(errors.CursorAhead) as caught:
-                async with session.subscribe(after=10_000):
-                    pass
-            assert caught.value.positions[session.session_id] < 10_000
+            for ahead in (10_000, 2**60, 10**5_000):
+                with pytest.raises(errors.CursorAhead) as caught:
+                    async with session.subscribe(after=ahead):
+                        pass
+                assert caught.value.positions[session.session_id] < 10_000
             with pytest.raises(errors.NotRemote, match="via"):
                 await session.prompt("Hi", via="http")
             with pytest.raises(errors.NotRemote, match="code"):
