@@ -486,7 +486,7 @@ def make_provider(
         return Demo(pause_seconds=0.0) if model == "demo:fast" else Demo()
     if name == "registry":
         if profiles is None:
-            message = f"{model!r}: no profiles are registered; a program registers them with supervisor.providers.register"
+            message = f"{model!r:.200}: no profiles are registered; a program registers them with supervisor.providers.register"
             raise ModelNotFound(message)
         return profiles.provider_for(model, provider_opts)
     key_variable, url_variable = VARIABLES[name]
@@ -519,8 +519,8 @@ def _script_of(model: str, scripts: Mapping[str, Provider]) -> Provider:
     if name not in scripts:
         known = ", ".join(sorted(scripts)) or "none"
         message = (
-            f"there is no script {name!r}; known scripts: {known}. "
-            f"Give it as open_supervisor(scripts={{{name!r}: ScriptedModel(…)}})"
+            f"there is no script {name!r:.200}; known scripts: {known}. "
+            f"Give it as open_supervisor(scripts={{{name!r:.200}: ScriptedModel(…)}})"
         )
         raise ModelNotFound(message)
     return scripts[name]
@@ -546,16 +546,16 @@ def provider_of(model: str, *, has_profiles: bool = False) -> str:
     typed = [one for one in PROVIDERS if one != "scripted" and (one != "registry" or has_profiles)]
     known = f"Providers are {', '.join(typed)}, as in 'anthropic:{DEFAULT_MODELS['anthropic']}' or 'demo:'"
     if not colon:
-        guess = _guess_for_model(model)
-        message = f"{model!r} is not a model string, expected provider:name.{guess} {known}"
+        guess = _guess_for_model(model[:200])
+        message = f"{model!r:.200} is not a model string, expected provider:name.{guess} {known}"
         raise ModelNotFound(message)
     if name not in PROVIDERS:
-        guess = _guess_for_provider(name, rest)
-        message = f"there is no provider {name!r}.{guess} {known}"
+        guess = _guess_for_provider(name[:200], rest[:200])
+        message = f"there is no provider {name!r:.200}.{guess} {known}"
         raise ModelNotFound(message)
     if not rest and name != "demo":
         example = DEFAULT_MODELS.get(name, "NAME" if name == "scripted" else "PROFILE:MODEL")
-        message = f"{model!r} lacks a model name: write it after the colon, such as '{name}:{example}'"
+        message = f"{model!r:.200} lacks a model name: write it after the colon, such as '{name}:{example}'"
         raise ModelNotFound(message)
     return name
 

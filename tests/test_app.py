@@ -60,13 +60,17 @@ def listing(*names: str) -> ServedReply:
         ("scrypted:x", f"there is no provider 'scrypted'. Did you mean 'scripted:x'? {LISTED}"),
         ("registry:", "lacks a model name: write it after the colon, such as 'registry:PROFILE:MODEL'"),
         ("openai-chat:", "lacks a model name: write it after the colon, such as 'openai-chat:"),
+        ("opena:" + "x" * 100_000, "there is no provider 'opena'. Did you mean 'openai:xxx"),
+        ("gpt-" + "x" * 100_000, "is not a model string"),
     ],
+    ids=lambda value: value[:40],
 )
 def test_a_model_string_that_names_nothing_gets_the_nearest_and_all_there_are(model, words):
-    """A slip is named as what it likely is; else the provider stands before the first colon (7.1)."""
+    """A slip is named as what it likely is; else the provider stands before the first colon (7.1). A long one is cut."""
     with pytest.raises(ModelNotFound) as raised:
         provider_of(model)
     assert words in str(raised.value)
+    assert len(str(raised.value)) < 1_000
     assert [provider_of(f"{name}:vendor/model:3b") for name in PROVIDERS] == [*PROVIDERS]
 
 

@@ -143,7 +143,7 @@ def find_one(store: Store, session: str, scope: str) -> StoredSession:
         message = f"session {session!r} belongs to a scope, such as a server's tenant: call it {' or '.join(elsewhere)}"
         raise SessionNotFound(message, nearest=tuple(elsewhere))
     like = f"; similar ids: {', '.join(map(repr, nearest))}" if nearest else ""
-    message = f"there is no session {session!r}{like}: agentrail sessions list shows the stored ones"
+    message = f"there is no session {session!r:.200}{like}: agentrail sessions list shows the stored ones"
     raise SessionNotFound(message, nearest=nearest)
 
 

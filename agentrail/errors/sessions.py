@@ -398,7 +398,7 @@ class SessionDown(AgentrailError):
     code = "session_ended"
 
     def __init__(self, session_id: str, reason: str) -> None:
-        super().__init__(f"session {session_id!r} is down: {reason}")
+        super().__init__(f"session {session_id!r:.200} is down: {reason}")
         self.session_id = session_id
         self.reason = reason
 

@@ -70,9 +70,7 @@ class Profiles:
         name, _, rest = model.partition(":")[2].partition(":")
         entry = self._entry(name)
         if not rest:
-            message = (
-                f"{model!r} lacks a model; append one to the profile, such as 'registry:{name}:some-model'"
-            )
+            message = f"{model!r:.200} lacks a model; append one to the profile, such as 'registry:{name}:some-model'"
             raise ModelNotFound(message)
         self._make(entry.profile, rest, opts)
         return ProfiledProvider(self, name, rest, opts)
@@ -105,7 +103,7 @@ class Profiles:
         entry = self._entries.get(name)
         if entry is None:
             known = ", ".join(sorted(self._entries)) or "none"
-            message = f"there is no profile {name!r}; registered: {known}. Add one with supervisor.providers.register"
+            message = f"there is no profile {name!r:.200}; registered: {known}. Add one with supervisor.providers.register"
             raise ModelNotFound(message)
         return entry
 

@@ -104,8 +104,8 @@ class BackgroundAgents(AskingHandle):
         wanted = None if names is None or isinstance(names, str) else tuple(names)
         refuse(
             "names is a text: expected a list of names" if isinstance(names, str) else None,
-            None if match in ("all", "any") else f"match is {match!r}: expected 'all' or 'any'",
-            None if until in ("idle", "closed") else f"until is {until!r}: expected 'idle' or 'closed'",
+            None if match in ("all", "any") else f"match is {match!r:.200}: expected 'all' or 'any'",
+            None if until in ("idle", "closed") else f"until is {until!r:.200}: expected 'idle' or 'closed'",
             fault_of_wait(timeout_seconds),
             *(fault_of_text("names", one) for one in wanted or ()),
         )

@@ -117,10 +117,10 @@ def fault_of_page(asked: PageAsked) -> str | None:
     if asked.before is not None and asked.after is not None:
         return "before and after exclude each other: give one of them, or none for the last page"
     if not 1 <= asked.limit <= MAX_EVENTS_AT_ONCE:
-        return f"limit is {asked.limit!r}: expected a whole number from 1 to {MAX_EVENTS_AT_ONCE}"
+        return f"limit is {asked.limit!r:.200}: expected a whole number from 1 to {MAX_EVENTS_AT_ONCE}"
     numbers = [one for one in (asked.before, asked.after) if one is not None]
     if any(type(one) is not int or one < 0 for one in numbers):
-        return f"before or after is {numbers[0]!r}: expected a whole number >= 0"
+        return f"before or after is {numbers[0]!r:.200}: expected a whole number >= 0"
     return None
 
 

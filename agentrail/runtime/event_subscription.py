@@ -49,7 +49,7 @@ def decide_terms(*, kinds: Iterable[type[Event]] | None, deltas: bool, buffer: i
     faults = [] if type(buffer) is int and buffer >= 1 else [_whole("buffer", buffer, least=1)]
     if wanted is not None:
         faults += [
-            f"kinds has {kind!r}: expected classes of events, such as AgentEnd"
+            f"kinds has {kind!r:.200}: expected classes of events, such as AgentEnd"
             for kind in cast("tuple[object, ...]", wanted)
             if not isinstance(kind, type) or kind not in KINDS
         ]
@@ -333,8 +333,10 @@ class Subscription:
 def _kinds_of(kinds: Iterable[type[Event]] | None) -> tuple[type[Event], ...] | None:
     if kinds is None:
         return None
-    if not isinstance(kinds, Iterable):  # passing one class alone is the usual mistake
-        raise OptionError([f"kinds is {kinds!r}: expected classes of events, such as [AgentEnd], or None"])
+    # Passing one class alone is the usual mistake.
+    if isinstance(kinds, str) or not isinstance(kinds, Iterable):
+        fault = f"kinds is {kinds!r:.200}: expected classes of events, such as [AgentEnd], or None"
+        raise OptionError([fault])
     return tuple(kinds)
 
 

@@ -163,7 +163,7 @@ def directory_of_fork(given: Mapping[str, Any], known: SessionOptions, working_d
         )
     if "working_dir" in given:
         if not isinstance(given["working_dir"], str | os.PathLike):
-            raise OptionError([f"working_dir is {given['working_dir']!r}: expected a directory"])
+            raise OptionError([f"working_dir is {given['working_dir']!r:.200}: expected a directory"])
         return Path(os.path.abspath(given["working_dir"]))  # noqa: PTH100 - same as `start_session`
     if not _PLAIN.fullmatch(fork):
         fault = f"fork: the id {fork!r} is not a valid directory name: give working_dir= too"

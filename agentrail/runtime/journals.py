@@ -688,7 +688,7 @@ class Journals:
         """
         refuse(fault_of_text("session_id", session_id), fault_of_scope("scope", scope))
         if type(before) is not int or before < 1:
-            raise OptionError([f"before is {before!r}: expected a whole number >= 1"])
+            raise OptionError([f"before is {before!r:.200}: expected a whole number >= 1"])
         await trio.lowlevel.checkpoint()
         keeping = self._shared.store_of("trim_session")
         store, wanted = keeping.store, SessionId(session_id)

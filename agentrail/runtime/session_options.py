@@ -280,7 +280,7 @@ def decide_options(options: object, given: Mapping[str, Any]) -> SessionOptions:
     if not isinstance(options, SessionOptions):
         raise OptionError(
             [
-                f"options is {options!r}: expected SessionOptions, a blueprint, or keywords such as model='demo:'"
+                f"options is {options!r:.200}: expected SessionOptions, a blueprint, or keywords such as model='demo:'"
             ]
         )
     if given:
@@ -343,12 +343,11 @@ def faults_of(options: SessionOptions) -> list[str]:
 
 def _model(name: str, value: object) -> list[str]:
     is_one = isinstance(value, str) or is_provider(value)
-    return [] if is_one else [f"{name} is {value!r}: expected a model string or a provider"]
+    return [] if is_one else [f"{name} is {value!r:.200}: expected a model string or a provider"]
 
 
 def _plugins(name: str, value: object) -> list[str]:
-    is_one = not isinstance(value, str) and _is_sequence(value)
-    return [] if is_one else [f"{name} is {value!r}: expected a sequence of plugins"]
+    return [] if _is_collection(value) else [f"{name} is {value!r:.200}: expected a sequence of plugins"]
 
 
 def _messages(name: str, value: object) -> list[str]:
@@ -360,13 +359,13 @@ def _messages(name: str, value: object) -> list[str]:
 def _one_of(*known: str, written: str) -> _Check:
     # `in` a tuple, as the given value may be unhashable.
     def check(name: str, value: object) -> list[str]:
-        return [] if value in known else [f"{name} is {value!r}: expected {written}"]
+        return [] if value in known else [f"{name} is {value!r:.200}: expected {written}"]
 
     return check
 
 
 def _mapping(name: str, value: object) -> list[str]:
-    return [] if isinstance(value, Mapping) else [f"{name} is {value!r}: expected a mapping"]
+    return [] if isinstance(value, Mapping) else [f"{name} is {value!r:.200}: expected a mapping"]
 
 
 def _sections(name: str, value: object) -> list[str]:
@@ -393,7 +392,7 @@ def _provider_opts(name: str, value: object) -> list[str]:
 def _id(name: str, value: object) -> list[str]:
     if value is None or (isinstance(value, str) and _SESSION_ID.fullmatch(value)):
         return []
-    return [f"{name} is {value!r}: expected 1 to 128 of A-Z a-z 0-9 . _ : -"]
+    return [f"{name} is {value!r:.200}: expected 1 to 128 of A-Z a-z 0-9 . _ : -"]
 
 
 def _scope(name: str, value: object) -> list[str]:
@@ -408,13 +407,14 @@ def _directory(name: str, value: object) -> list[str]:
 
 
 def _text(name: str, value: object) -> list[str]:
-    return [] if value is None or isinstance(value, str) else [f"{name} is {value!r}: expected text or None"]
+    is_text = value is None or isinstance(value, str)
+    return [] if is_text else [f"{name} is {value!r:.200}: expected text or None"]
 
 
 def _budget(name: str, value: object) -> list[str]:
     if isinstance(value, Budget | None):
         return []
-    return [f"{name} is {value!r}: expected Budget(max_cost_usd=…, max_total_tokens=…), or None"]
+    return [f"{name} is {value!r:.200}: expected Budget(max_cost_usd=…, max_total_tokens=…), or None"]
 
 
 def _format(name: str, value: object) -> list[str]:
@@ -435,18 +435,13 @@ def _mcp(name: str, value: object) -> list[str]:
 
 
 def _flag(name: str, value: object) -> list[str]:
-    return [] if isinstance(value, bool) else [f"{name} is {value!r}: expected True or False"]
+    return [] if isinstance(value, bool) else [f"{name} is {value!r:.200}: expected True or False"]
 
 
 def _names(what: str) -> _Check:
     def check(name: str, value: object) -> list[str]:
-        # A string is a sequence of strings too: each of its letters would count as a name.
-        if (
-            isinstance(value, str)
-            or not _is_sequence(value)
-            or not all(isinstance(one, str) for one in value)
-        ):
-            return [f"{name} is {value!r}: expected a sequence of {what}"]
+        if not _is_collection(value) or not all(isinstance(one, str) for one in value):
+            return [f"{name} is {value!r:.200}: expected a sequence of {what}"]
         return []
 
     return check
@@ -469,24 +464,24 @@ def _sandbox(_: str, sandbox: object) -> list[str]:
     if isinstance(sandbox, str) and is_remote(sandbox):
         fault = fault_of_remote(sandbox)
         return [] if fault is None else [f"sandbox is {sandbox!r:.200}: {fault}"]
-    return [f"sandbox is {sandbox!r}: expected a sandbox, or {ADDRESS_FORMS}"]
+    return [f"sandbox is {sandbox!r:.200}: expected a sandbox, or {ADDRESS_FORMS}"]
 
 
 def _whole(name: str, value: object, *, least: int = 0) -> list[str]:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        return [f"{name} is {value!r}: expected a whole number >= {least}"]
+        return [f"{name} is {value!r:.200}: expected a whole number >= {least}"]
     return []
 
 
 def _agent_depth(name: str, value: object) -> list[str]:
     if value in MAX_AGENT_DEPTHS and not isinstance(value, bool):
         return []
-    return [f"{name} is {value!r}: expected a whole number from 1 to {MAX_AGENT_DEPTHS[-1]}"]
+    return [f"{name} is {value!r:.200}: expected a whole number from 1 to {MAX_AGENT_DEPTHS[-1]}"]
 
 
 def _tools(_: str, tools: object) -> list[str]:
-    if not _is_sequence(tools):
-        return [f"tools is {tools!r}: expected a sequence of tools"]
+    if not _is_collection(tools):
+        return [f"tools is {tools!r:.200}: expected a sequence of tools"]
     return [
         f"tools has {tool!r:.200}: expected tools, such as functions decorated with @agentrail.tool, or objects with "
         f"{', '.join(TOOL_MEMBERS)}; {fault}"
@@ -554,6 +549,11 @@ def _has_member(value: object, member: str) -> bool:
 def _is_sequence(value: object) -> TypeGuard[Collection[object]]:
     # Not `Sequence`: sets and views work too, if they can be iterated twice.
     return isinstance(value, Collection)
+
+
+def _is_collection(value: object) -> TypeGuard[Collection[object]]:
+    # A string is a sequence of strings too: each of its letters would count as an item.
+    return not isinstance(value, str) and _is_sequence(value)
 
 
 def _unknown(name: str) -> str:

@@ -280,7 +280,7 @@ def session_not_found(session: str, neighbours: Sequence[str]) -> SessionNotFoun
     """Return the error for an unknown id, which suggests similar ones among its neighbours in order."""
     nearest = difflib.get_close_matches(session[:_COMPARED], neighbours)
     like = f": is it {' or '.join(map(repr, nearest))}?" if nearest else ": search for it with `find`"
-    return SessionNotFound(f"there is no session {session!r}{like}", nearest=nearest)
+    return SessionNotFound(f"there is no session {session!r:.200}{like}", nearest=nearest)
 
 
 def check_root(there: StoredSession) -> None:

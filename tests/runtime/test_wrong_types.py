@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from agentrail.abc import Ok
-from agentrail.errors import OptionError, SessionDown
+from agentrail.errors import AgentrailError, OptionError, SessionDown
 from agentrail.events import AgentEnd, AgentStart
 from agentrail.runtime.session_handle import Session
 from agentrail.testing.models import ScriptedModel
@@ -301,6 +301,29 @@ AFTER = {
     "stop": lambda s: s.stop(),
     "subscribe": lambda s: s.subscribe().__aenter__(),
 }
+
+
+async def test_a_long_argument_is_shown_by_its_beginning():
+    """Not by a message of its size, and a text in place of a sequence not letter by letter."""
+    long = "x" * 100_000
+    async with open_bare() as supervisor:
+        session = await supervisor.start_session(model=saying(), session_id="s-1")
+
+        async def subscribe() -> None:
+            session.subscribe(kinds=long)
+
+        for call in (
+            lambda: session.approve(long),
+            lambda: session.abort_tool(long),
+            lambda: session.detach_plugin(long),
+            lambda: supervisor.start_session(model=saying(), session_id=long),
+            lambda: supervisor.start_session(model=saying(), tools=long),
+            lambda: supervisor.stop_session(long),
+            subscribe,
+        ):
+            with pytest.raises(AgentrailError) as caught:
+                await call()
+            assert len(str(caught.value)) < 1_000
 
 
 OF_A_STORE = ("journal", "turns", "state_at", "fork", "rewind")

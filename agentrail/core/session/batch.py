@@ -496,7 +496,7 @@ def abort_tool(step: StepContext, phase: Phase, signal: AbortTool) -> Next:
         return phase
     if state is None or state.result is not None:
         running = ", ".join(one.call.call_id for one in step.data.batch if one.result is None) or "none"
-        message = f"no call {signal.call_id!r} is open; open calls: {running}"
+        message = f"no call {signal.call_id!r:.200} is open; open calls: {running}"
         step.refuse(signal.signal_id, UnknownCall(message))
         return phase
     if state.stage == "asking":

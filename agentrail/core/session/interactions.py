@@ -148,7 +148,7 @@ def find_interaction(step: StepContext, wanted: str) -> Interaction:
     resolved = next((one for one in step.data.resolved if one.id == wanted), None)
     if resolved is None:
         ids = ", ".join(one.id for one in step.data.interactions) or "none"
-        message = f"there is no pending interaction {wanted!r}; pending: {ids}"
+        message = f"there is no pending interaction {wanted!r:.200}; pending: {ids}"
         raise UnknownApproval(message)
     if resolved.status == "timeout":
         message = f"{wanted!r} has expired: its call was answered with a timeout"

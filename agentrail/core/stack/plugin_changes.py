@@ -61,7 +61,7 @@ def find_plugin(stack: Stack, name: str) -> Member:
         near = difflib.get_close_matches(name[:_MAX_NAME_COMPARED], stack.names, n=1)
         guess = f" Did you mean {near[0]!r}?" if near else ""
         there = ", ".join(map(repr, stack.names)) or "none"
-        raise PluginError([f"no plugin is named {name!r}.{guess} Plugins: {there}"])
+        raise PluginError([f"no plugin is named {name!r:.200}.{guess} Plugins: {there}"])
     return member
 
 
