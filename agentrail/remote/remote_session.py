@@ -331,8 +331,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         Cancellation: The request continues.
         """
         while True:
-            result = await self._send("request", {"request_id": request_id, "wait": WAIT_SECONDS})
-            told = object_in(result)
+            told = object_in(await self._send("request", {"request_id": request_id, "wait": WAIT_SECONDS}))
             if told.get("status") in ENDED_STATUSES:
                 return told
 
@@ -388,6 +387,8 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
 
     async def _call(self, operation: Operation[R], **given: Any) -> R:
         check_arguments(operation, given)
+        if isinstance(reason := given.get("reason"), str) and not reason.strip():
+            given["reason"] = None  # a server refuses an empty one
         own = getattr(self, f"_do_{operation.name}", None)
         if own is not None:
             return cast("R", await own(**given))

@@ -201,6 +201,19 @@ async def test_an_id_that_is_not_a_text_is_refused_at_once():
                 await mine.fork(session_id=number)
 
 
+async def test_an_empty_reason_is_none():
+    """Not refused, as in this process: a form of a page sends what its field has."""
+    async with (
+        serving(answering(), auth=auth) as web,
+        agentrail.connect(url_of(web), "ann", agent_id="desk") as session,
+    ):
+        assert (await session.abort(" ")).settled
+        await session.compact("")
+        with pytest.raises(errors.UnknownApproval):
+            await session.reject("none", "")
+        await session.stop("")
+
+
 async def test_errors_are_those_of_a_session_in_this_process():
     """Class and attributes, on calls and subscriptions; an abort gives its caller a receipt, and the prompt's caller an exception."""
     model = ScriptedModel([says("One."), says("a", "b", pause_seconds=60)])
