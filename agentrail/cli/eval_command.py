@@ -49,6 +49,7 @@ from agentrail.evals.trace import Trace
 from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.guarded_calls import call_contained
 from agentrail.runtime.tree_secrets import without_known
+from agentrail.stores.sqlite_files import make_data_directory
 from agentrail.structs import Value, converter_of, picked_fields
 from agentrail.testing.cassette import CassetteModel, without_keys
 
@@ -227,8 +228,8 @@ def calibrate(file: Path, *, place: EvalPlace = _USUAL_PLACE) -> Exit:
         needed = "expected a judge, and cases whose metadata has answer and label, from 0 to 1"
         raise OptionError([f"{file} has {len(judges)} judges and {len(labelled)} labelled cases: {needed}"])
     for judge in judges:
-        traces = [Trace(text=str(case.metadata["answer"])) for case in labelled]
-        asked = [Case(judge.question(*pair), id=pair[1].id) for pair in zip(traces, labelled, strict=True)]
+        answers = [(Trace(text=str(case.metadata["answer"])), case) for case in labelled]
+        asked = [Case(judge.question(*pair), id=pair[1].id) for pair in answers]
         task = Blueprint(judge.name, **judge.options())
 
         def judged(trace: Trace, _case: Case, judge: Judge = judge) -> Score:
@@ -262,7 +263,7 @@ def _run(
     """Run an eval until it ends or is interrupted, and return the report of the runs that are done, in order."""
     view = _EvalView([scorer_name(one) for one in scorers], len(dataset.cases) * given.repeats)
     if place.store is None:
-        directory_of(place.data_dir).mkdir(parents=True, exist_ok=True)
+        make_data_directory(directory_of(place.data_dir))
 
     faults: list[AgentrailError] = []
 

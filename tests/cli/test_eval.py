@@ -185,6 +185,7 @@ REFUSED = [
         ),
         ("--fail-below nan", "--fail-below is nan: expected a score from 0 to 1"),
         ("--fail-below 90", "--fail-below is 90.0"),
+        ("--data-dir eval.toml/data", "no sessions can be stored in 'eval.toml/data': "),
     ],
 )
 async def test_options_that_cannot_be_kept_are_refused_before_anything_runs(desk, options, fault):
