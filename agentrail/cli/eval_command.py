@@ -190,7 +190,7 @@ def run_eval(  # noqa: PLR0913 - an option each
         if path is not None:
             _write(path, without_keys(without_known(data.decode())))
     for line in report_lines(found, before, place.usual):
-        say(without_controls(line))
+        say(" ".join(without_controls(line).splitlines()))  # an id, or a name, may have several
     if len(found.runs) < len(dataset.cases) * given.repeats:
         say("interrupted: the same command runs the rest")
         return Exit.INTERRUPTED

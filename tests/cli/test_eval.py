@@ -211,14 +211,15 @@ async def test_a_disk_that_is_full_and_a_reader_that_left_are_no_bugs(desk):
 
 
 async def test_no_answer_and_no_case_moves_the_cursor(desk):
-    """A model, or a dataset from elsewhere, must not write to the terminal what it likes."""
+    """A model, or a dataset from elsewhere, must not write to the terminal what it likes, nor a line of results."""
     change(desk / "desk.py", '"closed"}', '"closed\\x1b[2J\\nall 1.000"}')
-    change(desk / "cases.jsonl", '"id": "sunday"', '"id": "sun\\u001bday"')
+    change(desk / "cases.jsonl", '"id": "sunday"', '"id": "sun\\u001b\\nday"')
     change(desk / "eval.toml", '["contains", ', '["json_equals", ')
     ran = await run(desk, "eval eval.toml --junit evals.xml")
     assert (ran.code, "\x1b" in ran.out + ran.err) == (0, False), ran.err
     assert "json_equals: got On that day: closed[2J all 1.000" in ran.out
-    assert "sunday[1]" in ran.err
+    assert "sun day[1]" in ran.err
+    assert "\n  sun day[1] 0.67" in ran.out
     assert len([*next(iter(JUnitXml.fromfile(str(desk / "evals.xml"))))]) == 4
 
 
