@@ -89,7 +89,9 @@ class TenantFile:
     @contextmanager
     def reading(self) -> Iterator[apsw.Connection | None]:
         with self._said(), translated(self.path):
-            if not self.path.exists():
+            if not self.path.is_file():
+                if self.path.exists():  # opening a pipe would wait for its writer
+                    raise no_place(self._schema.what, self.path, "it is not a regular file")
                 yield None
                 return
             with self._readers.borrowed() as connection:
@@ -135,11 +137,10 @@ class TenantFile:
             if not self.path.exists():
                 return True
             connection = self._connected()
-            try:
+            with suppress(apsw.BusyError):
                 connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-            except apsw.BusyError:
-                return False
-            return True
+                return True
+            return False
 
     def rest(self) -> None:
         """Close the connections. The next call reopens them."""
@@ -197,8 +198,7 @@ class TenantFile:
             connection.pragma("synchronous", "full")
             # Two processes that create the same file do so one after the other.
             connection.execute("BEGIN IMMEDIATE")
-            is_made = _is_made(connection)
-            if is_made:
+            if _is_made(connection):
                 self._check(connection)
                 for number in range(connection.pragma("user_version"), self._schema.version):
                     upgrade = self._schema.upgrades[number - 1]

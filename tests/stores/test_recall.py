@@ -1,8 +1,10 @@
 """What is remembered: the values of the port, both adapters under `check_memory`, and that no owner finds what another has."""
 
+import os
 import subprocess
 import sys
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import apsw
@@ -225,6 +227,20 @@ def test_a_damaged_file_and_a_place_that_is_none_are_told(store, tmp_path):
         other.path_of("acme").mkdir(parents=True)
         with pytest.raises(StoreUnavailable, match="it is a directory"):
             other.put(ADA, entry())
+
+
+def test_a_pipe_in_place_of_a_file_is_reported(store):
+    """Opened, it would wait for its writer, and the caller with it. The writer here keeps a failed test from waiting."""
+    pipe = store.path_of("acme")
+    pipe.parent.mkdir()
+    os.mkfifo(pipe)
+    writer = os.open(pipe, os.O_RDWR)
+    try:
+        for call in (partial(store.list, ADA), partial(store.put, ADA, entry())):
+            with pytest.raises(StoreUnavailable, match="it is not a regular file"):
+                call()
+    finally:
+        os.close(writer)
 
 
 def test_a_failed_write_changes_nothing_and_the_next_one_goes_on(store, monkeypatch):
