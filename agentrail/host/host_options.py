@@ -40,7 +40,7 @@ from agentrail.stores.memory_store_names import (
     faults_of_notes,
     faults_of_shared,
 )
-from agentrail.stores.store_names import faults_of_durability, faults_of_node, is_node_address
+from agentrail.stores.store_names import faults_of_durability, faults_of_node, is_node_address, shown_address
 from agentrail.stores.store_urls import is_of_several_nodes
 from agentrail.telemetry.open_telemetry import OpenTelemetry, faults_of_telemetry
 from agentrail.wire.sandbox_address import is_loopback_host
@@ -179,7 +179,7 @@ def _faults_of(options: Any) -> Iterator[str]:
     yield from faults_of_durability(given.durability)
     yield from faults_of_node(given.advertise, given.lease)
     if given.public_url is not None and not is_public_url(given.public_url):
-        yield f"public_url is {given.public_url!r:.200}: expected https://host, or http on loopback, without a query"
+        yield f"public_url is {shown_address(given.public_url)!r:.200}: expected https://host, or http on loopback, without a query"
     if given.on_disconnect not in get_args(OnDisconnect):
         yield f"on_disconnect is {given.on_disconnect!r:.80}: expected 'continue' or 'abort'"
     if not isinstance(given.limits, Limits):

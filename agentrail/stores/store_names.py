@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -138,18 +138,17 @@ MIN_LEASE_SECONDS: Final = 3.0
 MAX_LEASE_SECONDS: Final = 60.0
 
 
-def faults_of_node(advertise: object, lease: object) -> list[str]:
-    faults: list[str] = []
+def faults_of_node(advertise: object, lease: object) -> Iterator[str]:
     is_number = isinstance(lease, int | float) and not isinstance(lease, bool)
     if not is_number or not MIN_LEASE_SECONDS <= lease <= MAX_LEASE_SECONDS:  # type: ignore[operator]  # a number by then
-        faults.append(
-            f"lease is {lease!r:.80}: expected seconds from {MIN_LEASE_SECONDS:g} to {MAX_LEASE_SECONDS:g}"
-        )
+        yield f"lease is {lease!r:.80}: expected seconds from {MIN_LEASE_SECONDS:g} to {MAX_LEASE_SECONDS:g}"
     if advertise != "" and not is_node_address(advertise):
-        faults.append(
-            f"advertise is {advertise!r:.200}: expected the address under which other nodes reach this one, such as 'http://10.0.0.7:8700'"
-        )
-    return faults
+        yield f"advertise is {shown_address(advertise)!r:.200}: expected the address under which other nodes reach this one, such as 'http://10.0.0.7:8700'"
+
+
+def shown_address(value: object) -> object:
+    """Return an address for a message, without a user and a password."""
+    return re.sub(r"^([a-z]+://)?.*@", r"\1…@", value, flags=re.DOTALL) if isinstance(value, str) else value
 
 
 def is_node_address(value: object) -> bool:
