@@ -21,8 +21,8 @@ def find_data_directory(environ: Mapping[str, str]) -> Path:
         return Path(environ["XDG_DATA_HOME"]) / "agentrail"
     if environ.get("HOME"):
         return Path(environ["HOME"]) / ".local" / "share" / "agentrail"
-    reason = f"none of {DATA_VARIABLE}, XDG_DATA_HOME and HOME is set"
-    raise no_store_at(Path(STORE_FILE), reason)
+    message = f"there is no data directory: none of {DATA_VARIABLE}, XDG_DATA_HOME and HOME is set; name one, with the command by --data-dir"
+    raise StoreUnavailable(message)
 
 
 def expand_home(path: str) -> Path:
