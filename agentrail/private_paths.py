@@ -74,14 +74,14 @@ def changing_files_of(folder: Path) -> Iterator[None]:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        _take_turn(lock, folder)
+        take_turn(lock, folder)
         yield
     finally:
         os.close(lock)  # releases the lock
 
 
-def _take_turn(lock: int, folder: Path) -> None:
-    for _ in range(_TRIES):
+def take_turn(lock: int, folder: str | Path, *, tries: int = _TRIES) -> None:
+    for _ in range(tries):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

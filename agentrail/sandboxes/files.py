@@ -17,6 +17,7 @@ from attrs import evolve
 from agentrail import outside
 from agentrail.abc import DirectoryEntry, EditResult, ListResult, ReadResult, Refusal, WriteResult
 from agentrail.errors import SandboxError
+from agentrail.private_paths import take_turn
 from agentrail.sandboxes.paths import show_names
 from agentrail.sandboxes.process_tree import has_proc
 from agentrail.sandboxes.protected_mounts import (
@@ -110,6 +111,7 @@ class Repositories:
 
 _PIECE_BYTES: Final = 1 << 20
 _MODE_BITS: Final = 0o777
+_LOCK_TRIES: Final = 20
 
 
 def copy_tree(root: int, opener: Opener, directory: Path, check: Callable[[], None]) -> None:
@@ -358,11 +360,9 @@ class Files:
             read = self._read_beside(parent, names)
             edited = edit_bytes(read, old, new, replace_all=replace_all, shown=show_names(names), check=check)
             check()
-            if identify(os.stat(names[-1], dir_fd=parent, follow_symlinks=False)) != identify(before):
-                message = f"{show_names(names)} changed while it was being edited. Read it again."
-                raise PathRefused(code="changed", message=message)
             data, replacements, diff = edited
-            put_file(parent, names[-1], data, before)
+            changed = f"{show_names(names)} changed while it was being edited. Read it again."
+            put_file(parent, names[-1], data, before, changed)
         finally:
             os.close(parent)
         return EditResult(
@@ -439,9 +439,8 @@ class Files:
     def _look_at_target(self, parent: int, names: Names) -> os.stat_result | None:
         """Return the status of the file to replace, None if there is none. Refuse one that must not be replaced."""
         self._refuse_names((*self._where(parent, names[:-1]), names[-1]))
-        try:
-            status = os.stat(names[-1], dir_fd=parent, follow_symlinks=False)
-        except FileNotFoundError:
+        status = _find_status(parent, names[-1])
+        if status is None:
             return None
         shown = show_names(names)
         if stat.S_ISLNK(status.st_mode):
@@ -538,8 +537,13 @@ def edit_bytes(  # noqa: PLR0913 - all but the bytes are the request's, by name
     return written, edited.replacements, edited.diff
 
 
-def put_file(parent: int, name: str, data: bytes, replaced: os.stat_result | None) -> None:
-    """Write next to the file, then rename: a crash leaves the old or the new file, and no reader sees half of it."""
+def put_file(
+    parent: int, name: str, data: bytes, replaced: os.stat_result | None, changed: str | None = None
+) -> None:
+    """Write next to the file, then rename: a crash leaves the old or the new file, and no reader sees half of it.
+
+    With `changed`, the message for it, a file that is no longer the replaced one is refused.
+    """
     temporary = f".agentrail-{outside.ids(8)}.tmp"
     descriptor = os.open(
         temporary,
@@ -555,8 +559,25 @@ def put_file(parent: int, name: str, data: bytes, replaced: os.stat_result | Non
                 _take_over(descriptor, replaced)
             file.flush()
             os.fsync(descriptor)
+        # Until the caller closes the directory. If another program keeps it locked, the comparison notices most writes.
+        with contextlib.suppress(OSError):
+            take_turn(parent, name, tries=_LOCK_TRIES)
+        if changed is not None and not is_same(_find_status(parent, name), replaced):
+            raise PathRefused(code="changed", message=changed)
         os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
         undo.pop_all()
+
+
+def _find_status(parent: int, name: str) -> os.stat_result | None:
+    with contextlib.suppress(FileNotFoundError):
+        return os.stat(name, dir_fd=parent, follow_symlinks=False)
+    return None
+
+
+def is_same(one: os.stat_result | None, other: os.stat_result | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return identify(one) == identify(other)
 
 
 def _remove(parent: int, name: str) -> None:

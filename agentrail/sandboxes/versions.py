@@ -16,9 +16,8 @@ from agentrail import outside
 from agentrail.abc import EditResult, Refusal, WriteResult
 from agentrail.abc.versions import FileOutcome, GetContent, PutBack
 from agentrail.core.journal.file_changes import FileState, FileWrite, WantedFile
-from agentrail.sandboxes.files import Files, edit_bytes, hash_bytes, put_file
+from agentrail.sandboxes.files import Files, edit_bytes, hash_bytes, is_same, put_file
 from agentrail.sandboxes.paths import join_names, show_names
-from agentrail.sandboxes.protected_mounts import identify
 from agentrail.sandboxes.refusals import (
     MAX_WRITTEN_BYTES,
     Names,
@@ -167,11 +166,9 @@ class VersionedFiles(Files):
             self._refuse_names(names)
             parent = self._make_parent(names)
             try:
-                found = self._look_at_target(parent, names)
-                if not _is_same(found, planned.replaced):
-                    message = _CHANGED_MESSAGE.format(show_names(names))
-                    raise PathRefused(code="changed", message=message)
-                put_file(parent, names[-1], planned.data, found)
+                self._look_at_target(parent, names)
+                changed = _CHANGED_MESSAGE.format(show_names(names))
+                put_file(parent, names[-1], planned.data, planned.replaced, changed)
             finally:
                 os.close(parent)
         return planned.result
@@ -334,7 +331,7 @@ class VersionedFiles(Files):
         parent, depth = self._open_checked(names)
         try:
             found = self._look_at_target(parent, names) if depth == len(names) - 1 else None
-            if not _is_same(found, one.found):
+            if not is_same(found, one.found):
                 self._discard_one(one)
                 return PutBack(path=path, outcome="conflict", why="It was changed just now.")
             if one.temporary is not None:
@@ -411,12 +408,6 @@ def _state_of(data: bytes, found: os.stat_result | None) -> FileState:
 
 def _contents(*every: bytes | None) -> dict[str, bytes]:
     return {hash_bytes(one): one for one in every if one is not None and len(one) <= MAX_KEPT_BYTES}
-
-
-def _is_same(one: os.stat_result | None, other: os.stat_result | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return identify(one) == identify(other)
 
 
 def _same_content(one: FileState | None, other: FileState | None) -> bool:

@@ -186,6 +186,26 @@ async def test_edits_of_one_file_through_several_sandboxes_all_count(root):
     assert (root / "file").read_text() == "edited\n" * 24
 
 
+async def test_edits_by_two_names_of_a_directory_count_or_are_refused(root):
+    """A linked directory gives a file a second name, which takes no turns with the first. Neither do other processes."""
+    (root / "real").mkdir()
+    (root / "link").symlink_to("real")
+    (root / "real/file").write_text("".join(f"line {number};\n" for number in range(40)))
+    sandbox = LocalSandbox(root)
+    edited = []
+    async with trio.open_nursery() as nursery:
+        for first, name in enumerate(("real/file", "link/file")):
+
+            @nursery.start_soon
+            async def edit(first=first, name=name):
+                for number in range(first, 40, 2):
+                    found = await sandbox.edit(name, f"line {number};", "edited")
+                    assert found.error is None or found.error.code == "changed"
+                    edited.append(found.error is None)
+
+    assert (root / "real/file").read_text().count("edited") == sum(edited) > 0
+
+
 async def test_what_changed_meanwhile_is_not_overwritten(sandbox, root, monkeypatch):
     """Between reading a file and replacing it somebody may write it; then the edit says so."""
     file = root / "src.py"
