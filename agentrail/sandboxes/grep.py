@@ -76,7 +76,9 @@ async def grep_in_helper(
         # -I and -S: no environment variables and no site-packages, so it starts in a third of the time.
         # The interpreter by its own path: a link to it, in an environment, may be in a directory that others can write.
         argv = [find_interpreter(), "-I", "-S", "-c", _HELPER]
-        process = await outside.processes().open(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={})
+        # Without standard error: `re` would print its warnings about a pattern to the terminal of the user.
+        pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+        process = await outside.processes().open(argv, stdin=pipe, stdout=pipe, stderr=nothing, env={})
         asking, answering = process.stdin, process.stdout
         if asking is None or answering is None:  # never: both were requested
             message = "the search helper has no pipes"

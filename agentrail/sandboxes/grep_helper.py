@@ -16,7 +16,7 @@ def main() -> None:
     job = json.loads(asked.readline())
     try:
         pattern = re.compile(job["pattern"], re.IGNORECASE if job["ignore_case"] else 0)
-    except (re.error, OverflowError, RecursionError) as error:
+    except (re.error, ValueError, OverflowError, RecursionError) as error:
         print(json.dumps({"fault": str(error)}), file=answers, flush=True)
         return
     print(json.dumps({"fault": None}), file=answers, flush=True)

@@ -98,6 +98,7 @@ async def test_both_engines_give_the_same_answer(corpus, monkeypatch, pattern, p
     ("pattern", "has_ripgrep", "words"),
     [
         (r"\p{Greek}", False, 'Invalid pattern "\\p{Greek}" for Python\'s re: bad escape'),
+        (f"a{{{'9' * 5_000}}}", False, 'Invalid pattern "a{99999'),  # Python reads no such number
         ("(?=x)", True, 'Invalid pattern "(?=x)" for ripgrep: regex parse error'),
     ],
 )
@@ -111,6 +112,13 @@ async def test_a_pattern_that_only_one_engine_knows_says_so(corpus, monkeypatch,
     assert error is not None
     assert error.code == "invalid_pattern"
     assert error.message.startswith(words)
+
+
+async def test_a_warning_about_a_pattern_is_not_printed(capfd):
+    """Python's `re` warns that it may read a pattern in another way some day, and a chat has the terminal."""
+    found = await MemorySandbox({"a": "needle\n"}).grep("[[n]eedle", ".", GrepOptions())
+    assert len(found.lines) == 1
+    assert capfd.readouterr().err == ""
 
 
 async def test_a_file_that_moved_shows_nothing_of_what_is_outside(tmp_path, monkeypatch):
