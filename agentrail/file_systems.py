@@ -1,6 +1,9 @@
-"""Types of file systems, by the mounts of this machine. Locks are unreliable on network file systems."""
+"""Types of file systems, by the mounts of this machine, and the removal of trees. Locks are unreliable on network file systems."""
 
-from collections.abc import Callable
+import contextlib
+import itertools
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -44,3 +47,55 @@ def file_system_of(directory: Path, mounts: Callable[[], str]) -> str:
         if place.is_relative_to(mounted) and len(mounted.parts) >= longest:
             longest, kind = len(mounted.parts), kinds[0]
     return kind
+
+
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def remove_tree(directory: Path) -> None:
+    """Remove a tree of any depth, even without permissions, if it exists. Links are not followed. Blocks.
+
+    Raises:
+        OSError: A part of it is left.
+    """
+    _grant(directory)
+    try:
+        top = os.open(directory, _DIRECTORY)
+    except FileNotFoundError:
+        return
+    try:
+        first = frozenset(os.listdir(top))  # noqa: PTH208 - pathlib lists no descriptor
+        free = (name for name in map(str, itertools.count()) if name not in first)
+        for name in first:
+            _grant(name, top)
+        while names := os.listdir(top):  # noqa: PTH208
+            for name in names:
+                _remove_one(top, name, free)
+    finally:
+        os.close(top)
+    directory.rmdir()
+
+
+def _remove_one(top: int, name: str, free: Iterator[str]) -> None:
+    """Remove a file, or a directory, whose entries move to the top: trees may be deeper than a path, or than recursion, can be."""
+    try:
+        here = os.open(name, _DIRECTORY, dir_fd=top)
+    except OSError:
+        os.unlink(name, dir_fd=top)
+        return
+    try:
+        for below in os.listdir(here):  # noqa: PTH208
+            _grant(below, here)
+            os.rename(below, next(free), src_dir_fd=here, dst_dir_fd=top)
+    finally:
+        os.close(here)
+    os.rmdir(name, dir_fd=top)
+
+
+def _grant(path: str | Path, parent: int | None = None) -> None:
+    with contextlib.suppress(OSError, AttributeError):  # no directory, owned by another user, or not Linux
+        descriptor = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+        try:
+            os.chmod(f"/proc/self/fd/{descriptor}", 0o700)  # noqa: PTH101 - it is not a path of a file
+        finally:
+            os.close(descriptor)

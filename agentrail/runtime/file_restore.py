@@ -2,8 +2,8 @@
 
 import os
 import re
-import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from agentrail.core.journal.turn_index import CallBehind
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.values.port_members import offers
 from agentrail.errors import OptionError
+from agentrail.file_systems import remove_tree
 from agentrail.logs import Logger
 from agentrail.messages import CallId
 from agentrail.outside import offload
@@ -151,7 +152,8 @@ class FilesOfFork:
     async def remove(self) -> None:
         with trio.CancelScope(shield=True):
             await self.sandbox.aclose()
-            await offload(lambda: shutil.rmtree(self.directory, ignore_errors=True))
+            with suppress(OSError):
+                await offload(remove_tree, self.directory)
 
 
 def directory_of_fork(given: Mapping[str, Any], known: SessionOptions, working_dir: str, fork: str) -> Path:

@@ -4,7 +4,6 @@ import contextlib
 import errno
 import hashlib
 import os
-import shutil
 import stat
 import threading
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from attrs import evolve
 from agentrail import outside
 from agentrail.abc import DirectoryEntry, EditResult, ListResult, ReadResult, Refusal, WriteResult
 from agentrail.errors import SandboxError
+from agentrail.file_systems import remove_tree
 from agentrail.private_paths import take_turn
 from agentrail.sandboxes.paths import show_names
 from agentrail.sandboxes.process_tree import has_proc
@@ -132,7 +132,8 @@ def copy_tree(root: int, opener: Opener, directory: Path, check: Callable[[], No
         message = f"the files cannot be copied to {str(directory)!r}: {reason}"
         raise SandboxError(message) from error
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            remove_tree(temporary)
 
 
 def _check_place(root: int, directory: Path) -> None:
