@@ -108,13 +108,13 @@ def _walk(
     """Walk a tree in no particular order. Links are yielded, and not followed."""
     waiting = [(start, read_ignore_files(tree, start) if honour_ignore_files else ())]
     while waiting:
-        tree.check()
         names, ignore_files = waiting.pop()
         entries = tree.list_dir(names)
         if honour_ignore_files and any(entry.name == FILE_NAME for entry in entries):
             own = _read_ignore_file(tree, names)
             ignore_files = ignore_files if own is None else (own, *ignore_files)
         for entry in entries:
+            tree.check()  # each may be compared with thousands of patterns
             below = (*names, entry.name)
             is_directory = entry.kind == "dir"
             if is_directory and entry.name in skipped:

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 import pytest
 from hypothesis import example, given, strategies as st
 
-from agentrail.abc import Refusal
+from agentrail.abc import DirectoryEntry, Refusal
 from agentrail.sandboxes.path_patterns import (
     MAX_ALTERNATIVES,
     PatternFault,
@@ -20,6 +20,7 @@ from agentrail.sandboxes.path_patterns import (
     read_ignore_file,
 )
 from agentrail.sandboxes.paths import decide_names
+from agentrail.sandboxes.walk import DirectoryTree, glob_tree
 
 
 def _fits(pattern: str, path: str) -> bool:
@@ -150,3 +151,18 @@ def test_no_name_leads_upwards(path):
         assert names.message.isprintable()
         return
     assert all(name not in {"", ".", ".."} and "/" not in name and "\0" not in name for name in names)
+
+
+def test_a_search_ends_in_the_middle_of_a_directory():
+    """One directory may have a hundred thousand files, each compared with thousands of patterns."""
+    checks = []
+
+    def check():
+        checks.append(None)
+        if len(checks) == 2:
+            raise TimeoutError
+
+    entries = [DirectoryEntry(name=f"{number}", kind="file") for number in range(3)]
+    tree = DirectoryTree(list_dir=lambda _: entries, read_text=lambda _: None, check=check)
+    with pytest.raises(TimeoutError):
+        glob_tree(tree, "*", ())
