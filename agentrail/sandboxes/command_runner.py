@@ -292,11 +292,8 @@ def _refuse_start(error: OSError) -> Refusal:
 
 def check_command(command: str) -> Refusal | None:
     """Refuse an invalid command: a NUL ends an argument, and a lone surrogate has no bytes."""
-    try:
-        if b"\0" not in command.encode():
-            return None
-    except UnicodeEncodeError:
-        pass
+    if "\0" not in command and not any("\ud800" <= character <= "\udfff" for character in command):
+        return None
     message = "The command contains a NUL or a lone surrogate. Leave it out."
     return Refusal(code="invalid_command", message=message)
 

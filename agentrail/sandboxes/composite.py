@@ -106,20 +106,19 @@ class CompositeSandbox:
 
     async def read(self, path: str, *, offset: int = 1, limit: int | None = None) -> ReadResult:
         """Read lines in the sandbox of the path."""
-        found = await self._at(path, lambda place: place.sandbox.read(place.path, offset=offset, limit=limit))
-        return ReadResult(error=found) if isinstance(found, Refusal) else found
+        return await self._at(
+            ReadResult, path, lambda place: place.sandbox.read(place.path, offset=offset, limit=limit)
+        )
 
     async def write(self, path: str, content: str) -> WriteResult:
         """Write in the sandbox of the path."""
-        found = await self._at(path, lambda place: place.sandbox.write(place.path, content))
-        return WriteResult(error=found) if isinstance(found, Refusal) else found
+        return await self._at(WriteResult, path, lambda place: place.sandbox.write(place.path, content))
 
     async def edit(self, path: str, old: str, new: str, *, replace_all: bool = False) -> EditResult:
         """Edit in the sandbox of the path."""
-        found = await self._at(
-            path, lambda place: place.sandbox.edit(place.path, old, new, replace_all=replace_all)
+        return await self._at(
+            EditResult, path, lambda place: place.sandbox.edit(place.path, old, new, replace_all=replace_all)
         )
-        return EditResult(error=found) if isinstance(found, Refusal) else found
 
     async def exists(self, path: str) -> bool:
         """Return whether the path exists in its sandbox. A prefix always exists."""
@@ -127,12 +126,13 @@ class CompositeSandbox:
         if not isinstance(names, Refusal) and self._prefixes_below(names):
             await trio.lowlevel.checkpoint()
             return True
-        return await self._at(path, lambda place: place.sandbox.exists(place.path)) is True
+        return await self._at(
+            lambda error: error is None, path, lambda place: place.sandbox.exists(place.path)
+        )
 
     async def list_dir(self, path: str) -> ListResult:
         """List a directory. Prefixes below it are directories too."""
-        found = await self._at(path, self._list_dir)
-        return ListResult(error=found) if isinstance(found, Refusal) else found
+        return await self._at(ListResult, path, self._list_dir)
 
     async def _list_dir(self, place: _Place) -> ListResult:
         listing = await place.sandbox.list_dir(place.path)
@@ -154,15 +154,13 @@ class CompositeSandbox:
         return tuple([await self._transfer(path, _download) for path in paths])
 
     async def _transfer(self, path: str, move: Callable[[_Place], Awaitable[Transfer]]) -> Transfer:
-        found = await self._at(path, move)
-        return Transfer(path=path, error=found) if isinstance(found, Refusal) else evolve(found, path=path)
+        return evolve(await self._at(partial(Transfer, path=path), path, move), path=path)
 
     # --- searching
 
     async def glob(self, pattern: str, path: str) -> GlobResult:
         """Find names in the sandbox of the path and below each prefix there. At most 500 in total, the default's first."""
-        found = await self._at(path, lambda place: self._glob(pattern, place))
-        return GlobResult(error=found) if isinstance(found, Refusal) else found
+        return await self._at(GlobResult, path, lambda place: self._glob(pattern, place))
 
     async def _glob(self, pattern: str, place: _Place) -> GlobResult:
         try:
@@ -193,8 +191,7 @@ class CompositeSandbox:
 
     async def grep(self, pattern: str, path: str, options: GrepOptions) -> GrepResult:
         """Search the sandbox of the path and below each prefix there, with one limit for all, the default first."""
-        found = await self._at(path, lambda place: self._grep(pattern, options, place))
-        return GrepResult(error=found) if isinstance(found, Refusal) else found
+        return await self._at(GrepResult, path, lambda place: self._grep(pattern, options, place))
 
     async def _grep(self, pattern: str, options: GrepOptions, place: _Place) -> GrepResult:
         others = self._places_below((*place.prefix, *place.names))
@@ -224,12 +221,12 @@ class CompositeSandbox:
 
     async def execute(self, command: str, options: ExecuteOptions) -> ExecuteResult:
         """Run a command in the default."""
-        found = await self._at(
+        return await self._at(
+            ExecuteResult,
             options.workdir,
             lambda place: place.sandbox.execute(command, evolve(options, workdir=place.path)),
             only_default=True,
         )
-        return ExecuteResult(error=found) if isinstance(found, Refusal) else found
 
     @property
     def is_unconfined(self) -> bool:
@@ -263,12 +260,18 @@ class CompositeSandbox:
     # --- routing
 
     async def _at(
-        self, path: str, work: Callable[[_Place], Awaitable[T]], *, only_default: bool = False
-    ) -> T | Refusal:
+        self,
+        kind: Callable[..., T],
+        path: str,
+        work: Callable[[_Place], Awaitable[T]],
+        *,
+        only_default: bool = False,
+    ) -> T:
+        """Work in the sandbox of a path. A path without one is the error of a result of this kind."""
         place = self._place_of(path, only_default=only_default)
         if isinstance(place, Refusal):
             await trio.lowlevel.checkpoint()
-            return place
+            return kind(error=place)
         return await work(place)
 
     def _place_of(self, path: str, *, only_default: bool = False) -> _Place | Refusal:

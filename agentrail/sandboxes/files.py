@@ -39,6 +39,7 @@ from agentrail.sandboxes.refusals import (
     MAX_WRITTEN_BYTES,
     Names,
     PathRefused,
+    accept,
     check_read_size,
     check_written_size,
     describe_neighbours,
@@ -523,15 +524,13 @@ def hash_bytes(data: bytes) -> str:
 def edit_bytes(  # noqa: PLR0913 - all but the bytes are the request's, by name
     data: bytes, old: str, new: str, *, replace_all: bool, shown: str, check: Callable[[], None]
 ) -> tuple[bytes, int, str]:
-    decoded = decode_text(data, shown)
-    if isinstance(decoded, Refusal):
-        raise PathRefused(code=decoded.code, message=decoded.message)
+    decoded = accept(decode_text(data, shown))
     max_bytes = max(MAX_WRITTEN_BYTES, len(data))
-    edited = decide_edit(
-        decoded.text, old, new, replace_all=replace_all, path=shown, max_bytes=max_bytes, check=check
+    edited = accept(
+        decide_edit(
+            decoded.text, old, new, replace_all=replace_all, path=shown, max_bytes=max_bytes, check=check
+        )
     )
-    if isinstance(edited, Refusal):
-        raise PathRefused(code=edited.code, message=edited.message)
     written = decoded.encode(edited.text)
     if len(written) > max_bytes:  # for example in UTF-16, where a character has twice the bytes
         check_written_size(len(written), shown)
@@ -545,21 +544,9 @@ def put_file(
 
     With `changed`, the message for it, a file that is no longer the replaced one is refused.
     """
-    temporary = f".agentrail-{outside.ids(8)}.tmp"
-    descriptor = os.open(
-        temporary,
-        os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | FLAGS,
-        0o666 if replaced is None else 0o600,
-        dir_fd=parent,
-    )
+    temporary = write_beside(parent, data, replaced, None if replaced is None else replaced.st_mode)
     with contextlib.ExitStack() as undo:
         undo.callback(_remove, parent, temporary)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            if replaced is not None:
-                _take_over(descriptor, replaced)
-            file.flush()
-            os.fsync(descriptor)
         # Until the caller closes the directory. If another program keeps it locked, the comparison notices most writes.
         with contextlib.suppress(OSError):
             take_turn(parent, name, tries=_LOCK_TRIES)
@@ -567,6 +554,26 @@ def put_file(
             raise PathRefused(code="changed", message=changed)
         os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
         undo.pop_all()
+
+
+def write_beside(parent: int, data: bytes, replaced: os.stat_result | None, mode: int | None) -> str:
+    """Write a temporary file with the owner of the replaced one, if permitted, and a mode without its set-id bits. Return its name."""
+    temporary = f".agentrail-{outside.ids(8)}.tmp"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | FLAGS
+    descriptor = os.open(temporary, flags, 0o666 if mode is None else 0o600, dir_fd=parent)
+    with contextlib.ExitStack() as undo:
+        undo.callback(_remove, parent, temporary)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            if replaced is not None:
+                with contextlib.suppress(PermissionError):
+                    os.fchown(descriptor, replaced.st_uid, replaced.st_gid)
+            if mode is not None:
+                os.fchmod(descriptor, mode & _MODE_BITS)
+            file.flush()
+            os.fsync(descriptor)
+        undo.pop_all()
+    return temporary
 
 
 def _find_status(parent: int, name: str) -> os.stat_result | None:
@@ -584,13 +591,6 @@ def is_same(one: os.stat_result | None, other: os.stat_result | None) -> bool:
 def _remove(parent: int, name: str) -> None:
     with contextlib.suppress(OSError):
         os.unlink(name, dir_fd=parent)
-
-
-def _take_over(descriptor: int, replaced: os.stat_result) -> None:
-    """Give the new file the owner, if permitted, and the mode of the old one, without its set-id bits."""
-    with contextlib.suppress(PermissionError):
-        os.fchown(descriptor, replaced.st_uid, replaced.st_gid)
-    os.fchmod(descriptor, replaced.st_mode & 0o777)
 
 
 def _describe(item: "os.DirEntry[str]", directory: int) -> DirectoryEntry | None:

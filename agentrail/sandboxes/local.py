@@ -57,7 +57,7 @@ from agentrail.sandboxes.process_tree import has_proc
 from agentrail.sandboxes.programs import find_programs
 from agentrail.sandboxes.protected_mounts import find_own_code, list_own_places
 from agentrail.sandboxes.protected_names import PROTECTED, RESULTS_DIRECTORY, ProtectedNames
-from agentrail.sandboxes.refusals import PathRefused, refusal_of
+from agentrail.sandboxes.refusals import accept, refusal_of
 from agentrail.sandboxes.safe_open import find_opener, open_anywhere, open_by_walk
 from agentrail.sandboxes.text import decode_searched
 from agentrail.sandboxes.versions import PlannedWrite, StagedFiles, VersionedFiles
@@ -438,13 +438,7 @@ class LocalSandbox:
         if fault is not None:
             await trio.lowlevel.checkpoint()
             return ExecuteResult(error=fault)
-        refused = await self._keep_command()
-        if refused is not None:
-            return ExecuteResult(error=refused)
-        # Not abandoned on cancellation: the descriptor would be lost.
-        directory = await self._in_thread(
-            "directory", options.workdir, self._files.open_directory, abandon=False
-        )
+        directory = await self._open_for_command(options.workdir)
         if isinstance(directory, Refusal):
             return ExecuteResult(error=directory)
         try:
@@ -469,12 +463,7 @@ class LocalSandbox:
 
         Cancellation: The same as in `execute`.
         """
-        refused = await self._keep_command()
-        if refused is not None:
-            raise ProcessRefused(refused.message, code=refused.code)
-        directory = await self._in_thread(
-            "directory", options.workdir, self._files.open_directory, abandon=False
-        )
+        directory = await self._open_for_command(options.workdir)
         if isinstance(directory, Refusal):
             raise ProcessRefused(directory.message, code=directory.code)
         try:
@@ -603,14 +592,15 @@ class LocalSandbox:
             if not is_written:
                 keeper.take_back(changes)
 
-    async def _keep_command(self) -> Refusal | None:
-        return None if self._keeper is None else await self._keeper.keep_command()
+    async def _open_for_command(self, workdir: str) -> int | Refusal:
+        """Announce a command to the keeper, and open its directory, which the caller closes."""
+        if self._keeper is not None and (refused := await self._keeper.keep_command()) is not None:
+            return refused
+        # Not abandoned on cancellation: the descriptor would be lost.
+        return await self._in_thread("directory", workdir, self._files.open_directory, abandon=False)
 
     def _names_of(self, path: str) -> Names:
-        names = self._decide(path)
-        if isinstance(names, Refusal):
-            raise PathRefused(code=names.code, message=names.message)
-        return names
+        return accept(self._decide(path))
 
     # --- in the event loop
 

@@ -30,6 +30,7 @@ from agentrail.sandboxes.paths import decide_names, join_names, show_names
 from agentrail.sandboxes.protected_names import PROTECTED, ProtectedNames
 from agentrail.sandboxes.refusals import (
     PathRefused,
+    accept,
     check_read_size,
     check_written_size,
     describe_neighbours,
@@ -232,7 +233,7 @@ class MemorySandbox:
         """
 
         def work(check: Callable[[], None]) -> list[Names]:
-            include = _accept(compile_include(options.include))
+            include = accept(compile_include(options.include))
             start = _decide(path)
             seen._refuse_unreadable(start)  # noqa: SLF001 - a private copy
             if start in seen._files:  # noqa: SLF001 - see above
@@ -369,13 +370,7 @@ class MemorySandbox:
 
 
 def _decide(path: str) -> Names:
-    return _accept(decide_names(path, _ROOTS))
-
-
-def _accept(found: T | Refusal) -> T:
-    if isinstance(found, Refusal):
-        raise PathRefused(code=found.code, message=found.message)
-    return found
+    return accept(decide_names(path, _ROOTS))
 
 
 def _result(work: Callable[[], T]) -> T | Refusal:
@@ -393,9 +388,5 @@ async def _settle(work: Callable[[], T]) -> T | Refusal:
 async def _apart(work: Callable[..., T], size_bytes: int) -> T | Refusal:
     """Run work that may take long: in a thread, unless it is small. The work calls its argument at intervals."""
     if size_bytes <= _SMALL_BYTES:
-        return await _settle(lambda: work(check=_go_on))
+        return await _settle(lambda: work(check=lambda: None))  # small work is not interrupted
     return await outside.offload(_result, lambda: work(check=outside.check_cancelled))
-
-
-def _go_on() -> None:
-    """Do nothing: small work is not interrupted."""

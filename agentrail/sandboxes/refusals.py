@@ -4,11 +4,12 @@ import difflib
 import errno
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from agentrail.abc import Refusal
 from agentrail.sandboxes.paths import escape, show_names
 
+T = TypeVar("T")
 Names: TypeAlias = tuple[str, ...]
 
 MAX_READ_BYTES: Final = 50_000_000
@@ -23,6 +24,12 @@ class PathRefused(Exception):
     def __init__(self, *, code: str, message: str) -> None:
         super().__init__(message)
         self.refusal: Refusal = Refusal(code=code, message=message)
+
+
+def accept(found: T | Refusal) -> T:
+    if isinstance(found, Refusal):
+        raise PathRefused(code=found.code, message=found.message)
+    return found
 
 
 def describe_neighbours(every: Sequence[str], names: Names, depth: int) -> str:

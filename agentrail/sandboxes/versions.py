@@ -16,7 +16,7 @@ from agentrail import outside
 from agentrail.abc import EditResult, Refusal, WriteResult
 from agentrail.abc.versions import FileOutcome, GetContent, PutBack
 from agentrail.core.journal.file_changes import FileState, FileWrite, WantedFile
-from agentrail.sandboxes.files import Files, edit_bytes, hash_bytes, is_same, put_file
+from agentrail.sandboxes.files import Files, edit_bytes, hash_bytes, is_same, put_file, write_beside
 from agentrail.sandboxes.paths import join_names, show_names
 from agentrail.sandboxes.refusals import (
     MAX_WRITTEN_BYTES,
@@ -26,7 +26,6 @@ from agentrail.sandboxes.refusals import (
     encode_text,
     refusal_of,
 )
-from agentrail.sandboxes.safe_open import FLAGS
 from agentrail.sandboxes.text import count_lines
 
 MAX_KEPT_BYTES: Final = MAX_WRITTEN_BYTES
@@ -295,18 +294,7 @@ class VersionedFiles(Files):
         one.made = self._missing_directories(one.names)
         parent = self._make_parent(one.names)
         try:
-            one.temporary = f".agentrail-{outside.ids(8)}.tmp"
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | FLAGS
-            descriptor = os.open(one.temporary, flags, 0o666 if mode is None else 0o600, dir_fd=parent)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                if one.found is not None:
-                    with contextlib.suppress(PermissionError):
-                        os.fchown(descriptor, one.found.st_uid, one.found.st_gid)
-                if mode is not None:
-                    os.fchmod(descriptor, mode & _MODE_BITS)
-                file.flush()
-                os.fsync(descriptor)
+            one.temporary = write_beside(parent, data, one.found, mode)
         finally:
             os.close(parent)
 

@@ -72,11 +72,8 @@ async def run_in_background(command: str, workdir: str, ctx: ToolContext) -> Ok 
 
 
 def _fault_of(command: str) -> str | None:
-    try:
-        if b"\0" not in command.encode():
-            return None
-    except UnicodeEncodeError:
-        pass
+    if "\0" not in command and not any("\ud800" <= character <= "\udfff" for character in command):
+        return None
     return "The command contains a NUL or a lone surrogate, which is not allowed. Remove it."
 
 

@@ -66,6 +66,7 @@ _LEASE_PATH: Final = re.compile(
     r"/leases/([0-9a-f]{32})(?:/(beat)|/operations/([1-9][0-9]{0,15})/([a-z_]{1,20}))?"
 )
 _SETTLED: Final = re.compile(r"[0-9]{1,16}")
+_NOTHING: Final = LeaseReply(body=b"{}", content_type=JSON_TYPE)
 _CRASHED: Final = ErrorAnswer(status=500, code="internal", message="an internal error occurred")
 
 
@@ -205,7 +206,7 @@ class SandboxApp:
                 return await self._end(lease_id, owner, leases)
             case "POST", "beat", None:
                 leases.find(lease_id, owner, trio.current_time())
-                return _nothing()
+                return _NOTHING
             case "POST", None, str():
                 lease = self._lease_of(lease_id, owner, leases)
                 _settle(lease, head, int(number))
@@ -232,7 +233,7 @@ class SandboxApp:
             lease.scope.cancel(reason="its client closed it")
             with trio.move_on_after(_WAIT_GONE_SECONDS):
                 await lease.is_gone.wait()
-        return _nothing()
+        return _NOTHING
 
     def _lease_of(self, lease_id: str, owner: Principal, leases: Leases) -> Lease:
         lease = leases.find(lease_id, owner, trio.current_time())
@@ -334,10 +335,6 @@ def _settle(lease: Lease, head: CallHead, number: int) -> None:
     if not _SETTLED.fullmatch(settled) or number > MAX_NUMBER:
         refuse_call("bad_json", f"{SETTLED_HEADER}, or the operation, is not a number")
     lease.settle(int(settled))
-
-
-def _nothing() -> LeaseReply:
-    return LeaseReply(body=b"{}", content_type=JSON_TYPE)
 
 
 def unknown_path() -> CallRefused:

@@ -141,6 +141,7 @@ class RemoteSandbox:
         self._beating: trio.CancelScope | None = None
         self._last_number = 0
         self._open_numbers: set[int] = set()
+        # One write of a file is finished before the next is sent: two requests may overtake each other in transit.
         self._locks = KeyedLocks()
 
     def __repr__(self) -> str:
@@ -188,18 +189,15 @@ class RemoteSandbox:
         try:
             if self._was_asked and self._gone is None:
                 self._gone = refuse_connection(self._address, "it was closed here")
-                await self._tell_closing()
+                with suppress(NoAnswer):  # the server removes it without us
+                    await self._connection.send(
+                        "DELETE", f"/leases/{self._lease}", within_seconds=_CLOSE_SECONDS, again=False
+                    )
         finally:
             self._gone = self._gone or refuse_connection(self._address, "it was closed here")
             with trio.CancelScope(shield=True):  # it does not wait for the server
                 await self._connection.aclose()
         await trio.lowlevel.checkpoint()
-
-    async def _tell_closing(self) -> None:
-        with suppress(NoAnswer):  # the server removes it without us
-            await self._connection.send(
-                "DELETE", f"/leases/{self._lease}", within_seconds=_CLOSE_SECONDS, again=False
-            )
 
     # --- files
 
@@ -220,7 +218,7 @@ class RemoteSandbox:
             the new one.
         """
         request = WriteRequest(path=path, content=content)
-        async with self._in_order(path):
+        async with self._locks.hold(path):
             found = await self._ask("write", request, WriteResult, lambda: _fault_of_text(path, content))
         return WriteResult(error=found) if isinstance(found, Refusal) else found
 
@@ -230,7 +228,7 @@ class RemoteSandbox:
         Cancellation: The same as in `write`.
         """
         request = EditRequest(path=path, old=old, new=new, replace_all=replace_all)
-        async with self._in_order(path):
+        async with self._locks.hold(path):
             found = await self._ask("edit", request, EditResult, lambda: _fault_of_text(path, new, old))
         return EditResult(error=found) if isinstance(found, Refusal) else found
 
@@ -435,21 +433,15 @@ class RemoteSandbox:
         Returns:
             The id of the snapshot. Empty if the server gave no answer, which is not a valid id.
         """
-        found = await self._ask("snapshot", SnapshotRequest(), str, _no_fault)
+        found = await self._ask("snapshot", SnapshotRequest(), str, lambda: None)
         return "" if isinstance(found, Refusal) else found
 
     async def restore(self, snapshot_id: str) -> Refusal | None:
         """Restore all files; see the port."""
         request = RestoreRequest(snapshot_id=snapshot_id)
-        return await self._ask("restore", request, cast("type[Refusal]", Refusal | None), _no_fault)
+        return await self._ask("restore", request, cast("type[Refusal]", Refusal | None), lambda: None)
 
     # --- operations
-
-    @asynccontextmanager
-    async def _in_order(self, path: str) -> AsyncIterator[None]:
-        """Finish one write of a file before the next is sent: two requests may overtake each other in transit."""
-        async with self._locks.hold(path):
-            yield
 
     async def _ask(
         self,
@@ -615,16 +607,8 @@ def _refuse_difference(address: RemoteAddress, can: frozenset[str]) -> Refusal:
     return Refusal(code="unsupported", message=message)
 
 
-def _no_fault() -> None:
-    """Return no fault."""
-
-
 def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _fault_of_path(path: str) -> Refusal | None:

@@ -245,7 +245,7 @@ FromProcess: TypeAlias = ProcessOpened | ProcessRefusal | Exited | OutputEnd
 """Text messages of a server about a process. Its output is sent as bytes."""
 
 
-def encode_said(said: FromProcess | InputEnd) -> bytes:
+def encode_said(said: FromProcess | InputEnd | Mapping[str, object]) -> bytes:
     try:
         return msgspec.json.encode(said)
     except UnicodeEncodeError:
@@ -264,11 +264,7 @@ _HALVES: Final = re.compile("[\ud800-\udfff]")
 
 def encode_answer(facts: Facts, result: object) -> bytes:
     """Encode an answer. Bytes of a name that are not UTF-8 become U+FFFD."""
-    answer = {"facts": facts, "result": result}
-    try:
-        return msgspec.json.encode(answer)
-    except UnicodeEncodeError:
-        return msgspec.json.encode(mended(msgspec.to_builtins(answer), _without_halves))
+    return encode_said({"facts": facts, "result": result})
 
 
 def _without_halves(text: str) -> str:
