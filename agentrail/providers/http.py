@@ -295,9 +295,8 @@ class HttpClients:
             _keep_headers_out_of_logs()
             with _refused_settings(post.vendor):
                 client = self._clients[key] = httpx.AsyncClient(
-                    headers={
-                        "accept-encoding": "identity"
-                    },  # compressed data arrives in larger pieces, and so later
+                    # Compressed data arrives in larger pieces, and so later.
+                    headers={"accept-encoding": "identity"},
                     verify=self._context(post.verify) if _may_need_tls(parts.scheme, post) else _NO_ROOTS,
                     trust_env=post.trust_env,
                     http2=post.http2,

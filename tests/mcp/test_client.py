@@ -474,9 +474,8 @@ async def test_a_lying_server_costs_no_time_and_fetches_nothing(plain):
             source = supervisor.sources.running["p"].source
             described = {one.name: one.description for one in source.tools}
             assert described["mcp__p__good"] == "Good.ly hidden"
-            assert (
-                "mcp__p__bare" in described
-            )  # the schema {} takes all, and the revision has no such schemas
+            # The schema {} takes all, and the revision has no such schemas.
+            assert "mcp__p__bare" in described
             assert "'bad' is left out" in source.listing.faults[0]
             assert "'worse' is left out" in source.listing.faults[1]
             refused, misfit = await results_of(session, 2)
