@@ -292,7 +292,7 @@ def _refuse_start(error: OSError) -> Refusal:
 
 def check_command(command: str) -> Refusal | None:
     """Refuse an invalid command: a NUL ends an argument, and a lone surrogate has no bytes."""
-    if "\0" not in command and not any("\ud800" <= character <= "\udfff" for character in command):
+    if re.search("[\0\ud800-\udfff]", command) is None:
         return None
     message = "The command contains a NUL or a lone surrogate. Leave it out."
     return Refusal(code="invalid_command", message=message)
