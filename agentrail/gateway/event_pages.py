@@ -8,7 +8,8 @@ import msgspec
 from agentrail.core.wire.codec import encode_event
 from agentrail.events import Event
 from agentrail.gateway.inspection_replies import EventPageReply
-from agentrail.runtime.event_history import PageOfEvents, number_of
+from agentrail.runtime.event_history import PageOfEvents
+from agentrail.runtime.event_subscription import number_of
 from agentrail.wire.plain import encode_plain
 
 MAX_PAGE_BYTES: Final = 1 << 20

@@ -330,7 +330,7 @@ class Subscription:
         return trio.lowlevel.Abort.SUCCEEDED
 
 
-def _kinds_of(kinds: Iterable[type[Event]] | None) -> tuple[type[Event], ...] | None:
+def _kinds_of(kinds: Any) -> tuple[type[Event], ...] | None:
     if kinds is None:
         return None
     # Passing one class alone is the usual mistake.

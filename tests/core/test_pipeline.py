@@ -246,20 +246,22 @@ def test_messages_that_are_no_conversation_are_their_plugins_fault(fault, policy
     assert (outcome.decision is not None) == (policy == "closed")
 
 
-class Unreadable(dict):
+class Unreadable(dict[str, Any]):
     """A mapping that raises while it is read, and while it is shown."""
 
-    def _raise(self, *_):
+    def _raise(self, *_: object) -> Any:
         message = "its connection is closed"
         raise ConnectionError(message)
 
-    items = __iter__ = __repr__ = __hash__ = _raise
+    items = __iter__ = __repr__ = _raise
+    __hash__ = _raise  # type: ignore[assignment]  # that of a dict is None
 
 
-UNREADABLE = Unreadable(command="ls")
+UNREADABLE: Any = Unreadable(command="ls")
+WITH_IT: Any = [UNREADABLE]
 CANNOT_BE_READ = {
     "arguments": lambda e, s, c: p.ReplaceToolArgs(UNREADABLE, s),
-    "emits": lambda e, s, c: p.Continue(s, emits=[UNREADABLE]),
+    "emits": lambda e, s, c: p.Continue(s, emits=WITH_IT),
     "payload": lambda e, s, c: p.Emit("said", UNREADABLE, s),
     "context": lambda e, s, c: p.Continue(s, context=UNREADABLE),
     "options": lambda e, s, c: p.SwitchModel("demo:", s, provider_opts=UNREADABLE),

@@ -48,7 +48,8 @@ from agentrail.protocols.ag_ui_messages import (
 )
 from agentrail.protocols.decisions import WireRefusal
 from agentrail.runtime.arguments import decide_settings
-from agentrail.runtime.event_history import PageAsked, number_of
+from agentrail.runtime.event_history import PageAsked
+from agentrail.runtime.event_subscription import number_of
 from agentrail.runtime.session_handle import Session
 
 AG_UI_WIRE: Final[SseWire[AgUiRun]] = SseWire(name="ag-ui", bridge=AG_UI, on_disconnect="abort")

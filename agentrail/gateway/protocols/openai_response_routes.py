@@ -49,7 +49,8 @@ from agentrail.protocols.openai_responses import (
 )
 from agentrail.protocols.response_changes import Frame
 from agentrail.protocols.response_state import Bridged, Response, pause_response, resume_response
-from agentrail.runtime.event_history import PageAsked, number_of
+from agentrail.runtime.event_history import PageAsked
+from agentrail.runtime.event_subscription import number_of
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_handle import Session
 

@@ -37,7 +37,8 @@ from agentrail.protocols.decisions import ClientDecision, WireRefusal, pending_n
 from agentrail.protocols.response_changes import Frame, ResponseEnd
 from agentrail.protocols.response_state import Bridged, Own, ReadText, Response, text_of_handled
 from agentrail.runtime.arguments import fault_of_response
-from agentrail.runtime.event_history import PageAsked, number_of
+from agentrail.runtime.event_history import PageAsked
+from agentrail.runtime.event_subscription import number_of
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_rows import faults_of_edit
