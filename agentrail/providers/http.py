@@ -383,7 +383,7 @@ async def _events(
             raise failure_of(_answer(response, await _read_refusal(response)), vendor)
 
 
-async def _hide_redirect(response: httpx.Response) -> None:
+async def _hide_redirect(response: httpx.Response) -> None:  # noqa: RUF029 - httpx awaits its hooks
     # The library parses the target even if it does not follow it, and fails for some with errors of several types.
     if response.has_redirect_location:
         response.extensions["location"] = response.headers.pop("location")
