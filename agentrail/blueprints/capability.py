@@ -8,7 +8,7 @@ from attrs import field, frozen
 
 from agentrail.abc import Tool
 from agentrail.blueprints.system_prompt import Section, faults_of_sections
-from agentrail.core.stack.loaded_stack import PluginEntry, call_handler, parts_of, sound_plugin
+from agentrail.core.stack.loaded_stack import PluginEntry, call_handler, parts_of_entry, sound_plugin
 from agentrail.core.stack.plugin import SAFETY_BELOW, Plugin
 from agentrail.errors import OptionError, PluginError
 from agentrail.frozen import EMPTY, TooDeep, frozen_json, same_json
@@ -50,7 +50,7 @@ def _options_of(entry: PluginEntry) -> JsonObject:
 
 
 def _made(entry: PluginEntry) -> Plugin:
-    return sound_plugin(*parts_of(entry), call_handler)
+    return sound_plugin(*parts_of_entry(entry), call_handler)
 
 
 def keys_of_sections(entries: Iterable[PluginEntry]) -> tuple[str, ...]:

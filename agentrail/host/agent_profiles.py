@@ -12,7 +12,13 @@ from attrs import field, frozen
 
 from agentrail.abc import ContextProvider, name_of
 from agentrail.abc.tool_images import fault_of_image
-from agentrail.core.stack.loaded_stack import PluginEntry, call_handler, load_stack, parts_of, sound_plugin
+from agentrail.core.stack.loaded_stack import (
+    PluginEntry,
+    call_handler,
+    load_stack,
+    parts_of_entry,
+    sound_plugin,
+)
 from agentrail.errors import OptionError, PluginError, ProfileFailed, TooLarge
 from agentrail.frozen import EMPTY, canonical_json, not_json, thawed, too_large
 from agentrail.host.identity import OWN_KEYS, SessionOwner, fault_of_name, user_data_of
@@ -338,7 +344,7 @@ def takes_files(profiles: AgentProfiles, profile: AgentProfile, options: Session
 
 
 def name_of_entry(entry: PluginEntry) -> str:
-    return sound_plugin(*parts_of(entry), call_handler).name
+    return sound_plugin(*parts_of_entry(entry), call_handler).name
 
 
 async def _asked(

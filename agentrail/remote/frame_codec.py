@@ -131,7 +131,7 @@ def named_fields(name: str, fields: Mapping[str, Any], new_name: str) -> Mapping
     return {**fields, "client_id": new_name}
 
 
-MAX_CURSOR: Final = (1 << 53) - 1
+MAX_FRAME_NUMBER: Final = (1 << 53) - 1
 """Largest event or record number of a frame. No session has as many."""
 
 

@@ -37,7 +37,7 @@ from agentrail.remote.command_results import (
     read_session_page,
     read_turns,
 )
-from agentrail.remote.frame_codec import MAX_CURSOR, object_in
+from agentrail.remote.frame_codec import MAX_FRAME_NUMBER, object_in
 from agentrail.remote.link import Links
 from agentrail.remote.read_position import RemoteReading
 from agentrail.remote.remote_cycle import RemoteCycle, RemoteMonitor, find_event, last_request_id, read_to_end
@@ -415,7 +415,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         found: list[JournalEntry] = []
         while len(found) < limit:
             page = min(limit - len(found), PAGE)
-            told = {"after": min(after + len(found), MAX_CURSOR), "limit": page}
+            told = {"after": min(after + len(found), MAX_FRAME_NUMBER), "limit": page}
             entries = read_reply(read_journal_page, await self._send("journal", told))[:page]
             found += entries
             if len(entries) < page:
@@ -486,7 +486,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         """
         refuse(*([] if after is None else fault_of_cursor("after", after)))
         terms = decide_terms(kinds=kinds, deltas=deltas, buffer=buffer)
-        after = None if after is None else min(after, MAX_CURSOR)
+        after = None if after is None else min(after, MAX_FRAME_NUMBER)
         reading = RemoteReading(self._session_id, after=after, kinds=terms.kinds, deltas=deltas, limit=buffer)
         return RemoteSubscription(self._links, reading)
 

@@ -236,7 +236,7 @@ class ManySubscription(Subscription):
             leave=fan_in.leave,
             prepare=None if after is None else prepare,
         )
-        self.run = fan_in.run
+        self.run: trio.lowlevel.TrioToken | None = fan_in.run
         self._fan_in = fan_in
         self._group_id = group_id
         self._scope = scope

@@ -410,5 +410,6 @@ def _fold(
 
 
 def committed_events_of(walked: Walked) -> list[Event]:
+    """Return the events of a step that are kept, in order."""
     published = (effect.event for effect in walked.effects if isinstance(effect, Publish))
     return [event for event in published if event.meta is not None and not event.meta.ephemeral]

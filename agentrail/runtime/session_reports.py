@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final, Literal, Self
+from typing import Final, Literal, Self, TypeAlias
 
 import trio
 from attrs import frozen
@@ -23,6 +23,10 @@ DEFAULT_BUFFER: Final = 256
 
 MAX_PARKED: Final = 100
 """Number of parked sessions that are remembered."""
+
+_Channel: TypeAlias = tuple[
+    trio.MemorySendChannel["SessionReport"], trio.MemoryReceiveChannel["SessionReport"]
+]
 
 
 @frozen(kw_only=True)
@@ -61,7 +65,8 @@ class SessionReports:
         self._enter = enter
         self._leave = leave
         self._is_entered = False
-        self._sender, self._receiver = trio.open_memory_channel[SessionReport](buffer)
+        channel: _Channel = trio.open_memory_channel(buffer)
+        self._sender, self._receiver = channel
         self.dropped: int = 0
         """Number of reports dropped because the buffer was full, the oldest first."""
 

@@ -174,6 +174,7 @@ async def test_an_error_of_the_server_is_shown_whatever_its_code(code, way):
 @pytest.mark.parametrize("answer", [(EVENTS, ": nothing\n\n"), (EVENTS, "data: {\n\n"), (JSON, "{")])
 @LEAVES_GENERATORS
 async def test_a_call_whose_answer_is_cut_may_have_taken_effect(answer):
+    """The model is told so, and does not take it for a refusal of the server."""
     with trio.fail_after(WITHIN_SECONDS):
         async with connected(HttpServer(lambda _: (200, *answer))) as (call, _):
             assert "may have taken effect" in (await call()).text

@@ -258,7 +258,7 @@ class _Leaking(_Faulty):
 class _Following(HttpClients):
     def _client_for(self, post: Post) -> Any:
         client = super()._client_for(post)
-        client.follow_redirects = True
+        client.follow_redirects, client.event_hooks = True, {}
         return client
 
 

@@ -153,7 +153,7 @@ def load_stack(entries: Sequence[PluginEntry], *, ask: Ask = call_handler) -> tu
     return compile_stack(members, ask=ask), MappingProxyType(states)
 
 
-def parts_of(entry: Any, without: Any = EMPTY) -> tuple[Any, Any]:
+def parts_of_entry(entry: Any, without: Any = EMPTY) -> tuple[Any, Any]:
     """Return the plugin and the options of a caller's entry. Options that are not given are `without`."""
     if not isinstance(entry, tuple):
         return entry, without
@@ -164,7 +164,7 @@ def parts_of(entry: Any, without: Any = EMPTY) -> tuple[Any, Any]:
 
 
 def load_plugin(entry: PluginEntry, *, ask: Ask = call_handler) -> tuple[Member, Any]:
-    given, options = parts_of(entry)
+    given, options = parts_of_entry(entry)
     plugin = sound_plugin(given, options, ask)
     state = _first_state(plugin, options, ask)
     member = _member(plugin, frozen_json(options), state)

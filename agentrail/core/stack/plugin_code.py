@@ -3,7 +3,7 @@
 from typing import Any, cast
 
 from agentrail.core.protocol.plugin_record import PluginRecord
-from agentrail.core.stack.loaded_stack import Ask, PluginEntry, attempt_as, parts_of, sound_plugin
+from agentrail.core.stack.loaded_stack import Ask, PluginEntry, attempt_as, parts_of_entry, sound_plugin
 from agentrail.core.stack.plugin import Plugin
 from agentrail.core.values.foreign_calls import Raised
 from agentrail.errors import PluginError
@@ -19,7 +19,7 @@ def plugin_origin(plugin: object) -> str:
 
 def part_entry(entry: PluginEntry, ask: Ask) -> tuple[Plugin, PluginRecord]:
     """Split a caller's entry into the plugin, instantiated if a class was given, and its record."""
-    given, options = parts_of(entry, without=None)
+    given, options = parts_of_entry(entry, without=None)
     plugin = sound_plugin(given, options or {}, ask)
     record = PluginRecord(
         name=plugin.name, version=plugin.version, origin=plugin_origin(plugin), options=options
