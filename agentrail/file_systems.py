@@ -64,7 +64,7 @@ def remove_tree(directory: Path) -> None:
     except FileNotFoundError:
         return
     try:
-        first = frozenset(os.listdir(top))  # noqa: PTH208 - pathlib lists no descriptor
+        first = dict.fromkeys(os.listdir(top))  # noqa: PTH208 - pathlib lists no descriptor
         free = (name for name in map(str, itertools.count()) if name not in first)
         for name in first:
             _grant(name, top)

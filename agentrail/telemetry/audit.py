@@ -231,7 +231,7 @@ class AuditLog:
     def _take(self, taken: Sequence[HeardEvent]) -> None:
         tail, self._tail = self._tail or self.open(), None
         n, hashed = tail.n, tail.hash
-        last = {place: tail.last.get(place) for place in {(one.scope, one.session_id) for one, _ in taken}}
+        last = {place: tail.last.get(place) for one, _ in taken for place in [(one.scope, one.session_id)]}
         try:
             self._write(tail, taken)
         except (OSError, StoreUnavailable) as error:
