@@ -232,6 +232,9 @@ def _damage(world: FaultyWorld, fault: Fault, damage: Callable[[str], object]) -
 
 
 _APPENDS: Final = FaultPlace(kind="store", word="append", nth=50)
+_TAKES: Final = FaultPlace(kind="store", word="take", nth=20)
+_RELEASES: Final = FaultPlace(kind="store", word="release", nth=10)
+_CLAIMS: Final = FaultPlace(kind="store", word="claim", nth=20)
 _ABORTS: Final = FaultPlace(kind="step", word="AbortCycle", nth=3)
 FAULT_RULES: Final[dict[str, FaultRule]] = {}
 _KNOWN: Final[list[Fault]] = []
@@ -328,6 +331,10 @@ COMA: Final = _add("node", "coma", "{node} stands still for {seconds} as the sto
     begin=lambda w, f: w.stop(f.node, f.seconds), point=_APPENDS)
 SETBACK: Final = _add("node", "setback", "{node} stands still for {seconds}, and the store's clock is set back by as much at the end", 1.1, 3,
     begin=lambda w, f: w.stop(f.node, f.seconds + _SETBACK_SECONDS), end=lambda w, f: w.store.step_clock(-f.seconds), point=_APPENDS)
+LOST_APPEND: Final = _add("store", "lost_append", "the store's answer to {node} is lost", begin=lambda w, f: w.store.lose_answer(_place(w, f)), point=_APPENDS)
+LOST_TAKE: Final = _add("store", "lost_take", "the store's answer to {node} is lost", begin=lambda w, f: w.store.lose_answer(_place(w, f)), point=_TAKES)
+LOST_RELEASE: Final = _add("store", "lost_release", "the store's answer to {node} is lost", begin=lambda w, f: w.store.lose_answer(_place(w, f)), point=_RELEASES)
+LOST_CLAIM: Final = _add("store", "lost_claim", "the store's answer to {node} is lost", begin=lambda w, f: w.store.lose_answer(_place(w, f)), point=_CLAIMS)
 # fmt: on
 
 CATALOGUE: Final = tuple(_KNOWN)
