@@ -7,7 +7,7 @@ from agentrail.file_systems import remove_tree
 from agentrail.gateway.sandboxes.lease_directories import open_local_workspace
 
 
-def _deepen(directory):
+def deepen(directory):
     """Make a tree that is deeper than a path, and than Python's recursion."""
     here = os.open(directory, os.O_RDONLY)
     for _ in range(1_500):
@@ -25,7 +25,7 @@ async def test_a_workspace_is_removed_whatever_is_in_it(tmp_path, monkeypatch):
     kept.mkdir()
     async with open_local_workspace():
         (root,) = (one for one in tmp_path.iterdir() if one != kept)
-        _deepen(root)
+        deepen(root)
         (root / "0").mkdir()
         (root / "0/file").write_text("x")
         (root / "1").write_text("x")

@@ -2,10 +2,10 @@
 
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
 
@@ -15,6 +15,7 @@ from attrs import frozen
 from agentrail import outside
 from agentrail.abc import Secret
 from agentrail.errors import OptionError, SandboxError
+from agentrail.file_systems import remove_tree
 from agentrail.logs import Logger
 from agentrail.sandboxes.programs import find_program, safe_search_path
 from agentrail.sandboxes.remote.client import RemoteSandbox
@@ -201,7 +202,8 @@ class ContainerSandbox(RemoteSandbox):
             if self._said is not None:
                 self._said.close()
                 self._said = None
-            await outside.offload(shutil.rmtree, self._directory, True)  # noqa: FBT003 - errors are ignored
+            with suppress(OSError):
+                await outside.offload(remove_tree, self._directory)
 
     async def _force(self) -> None:
         try:

@@ -25,6 +25,7 @@ from agentrail.sandboxes.remote.container import (
 )
 from agentrail.sandboxes.remote.operations import SANDBOX_TOKEN_VARIABLE
 from agentrail.testing.orphans import no_orphans
+from tests.test_file_systems import deepen
 
 DOCKER = """#!{python}
 import json, os, signal, subprocess, sys
@@ -132,6 +133,7 @@ async def test_a_container_lives_as_long_as_its_sandbox(docker, tmp_path, monkey
             assert (await sandbox.execute("cat a", ExecuteOptions())).output == "words"
             directory = sandbox._directory  # noqa: SLF001 - to see that it goes
             assert directory.stat().st_mode & 0o777 == 0o700
+            deepen(directory)  # by the container, which shares it
             await sandbox.aclose()
             await sandbox.aclose()
         assert not directory.exists()
