@@ -18,7 +18,7 @@ from agentrail.gateway.calls.session_calls import CURSOR
 from agentrail.gateway.history_routes import MAX_RECORDS_OF_A_PAGE
 from agentrail.gateway.path_endpoint import CallRoute, RouteCall, RouteReply, WholeAnswer
 from agentrail.gateway.request_bodies import BODIES, OpenBody
-from agentrail.gateway.request_parser import ID_FIELDS, MAX_CURSOR, MAX_SEARCH_CHARACTERS, WORD_FIELDS
+from agentrail.gateway.request_parser import ID_FIELDS, MAX_SEARCH_CHARACTERS, WORD_FIELDS
 from agentrail.gateway.response_bodies import ErrorReply
 from agentrail.gateway.route_errors import (
     PLUGIN_STATUSES,
@@ -50,6 +50,7 @@ from agentrail.wire.inspection_rows import PluginRow, TreeRow
 from agentrail.wire.plain import encode_plain
 from agentrail.wire.rows import OUTCOMES_OF_ROWS, SessionRow, WaitingRow
 from agentrail.wire.server_frames import (
+    MAX_CURSOR,
     Changed,
     Closing,
     Lag,

@@ -44,6 +44,7 @@ from agentrail.host.quotas import Limits
 from agentrail.structs import converter_of
 from agentrail.wire.operations import RespondBody
 from agentrail.wire.rows import MAX_ROWS, OUTCOMES_OF_ROWS, RowFilter
+from agentrail.wire.server_frames import MAX_CURSOR
 
 # Parses large JSON texts in pieces, because a long call into C holds the interpreter lock even in another
 # thread.
@@ -129,9 +130,6 @@ def _read_long(text: bytes, at: int, end: int) -> str:
         at = cut
     return "".join(pieces)
 
-
-MAX_CURSOR: Final = (1 << 53) - 1
-"""The largest whole number that every client can represent."""
 
 MAX_SEARCH_CHARACTERS: Final = 200
 """Limit on a search text, in characters."""

@@ -40,7 +40,6 @@ from agentrail.gateway.request_bodies import (
     RewindBody,
 )
 from agentrail.gateway.request_parser import (
-    MAX_CURSOR,
     check_id,
     named_by_client,
     refuse_field,
@@ -102,6 +101,7 @@ from agentrail.wire.operations import (
     StopBody,
 )
 from agentrail.wire.rows import RowFilter
+from agentrail.wire.server_frames import MAX_CURSOR
 
 MAX_SESSIONS_OF_A_PAGE: Final = 200
 MAX_MESSAGES_OF_A_PAGE: Final = 1_000

@@ -11,7 +11,6 @@ from agentrail.core.wire.codec import encode_event
 from agentrail.events import KINDS, Event, UnknownEvent
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, refuse_call
 from agentrail.gateway.request_parser import (
-    MAX_CURSOR,
     check_filter,
     check_id,
     check_known,
@@ -25,6 +24,7 @@ from agentrail.wire.form_fields import encode_snapshot
 from agentrail.wire.plain import encode_plain
 from agentrail.wire.rows import RowFilter
 from agentrail.wire.server_frames import (
+    MAX_CURSOR,
     PROTOCOL,
     Changed,
     FrameId,

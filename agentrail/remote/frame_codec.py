@@ -131,10 +131,6 @@ def named_fields(name: str, fields: Mapping[str, Any], new_name: str) -> Mapping
     return {**fields, "client_id": new_name}
 
 
-MAX_FRAME_NUMBER: Final = (1 << 53) - 1
-"""Largest event or record number of a frame. No session has as many."""
-
-
 def command_frame(name: str, frame_id: int, session_id: str | None, fields: Mapping[str, Any]) -> bytes:
     told = {key: value for key, value in fields.items() if value is not None}
     named = {} if session_id is None else {"session_id": session_id}

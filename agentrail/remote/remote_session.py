@@ -37,7 +37,7 @@ from agentrail.remote.command_results import (
     read_session_page,
     read_turns,
 )
-from agentrail.remote.frame_codec import MAX_FRAME_NUMBER, object_in
+from agentrail.remote.frame_codec import object_in
 from agentrail.remote.link import Links
 from agentrail.remote.read_position import RemoteReading
 from agentrail.remote.remote_cycle import RemoteCycle, RemoteMonitor, find_event, last_request_id, read_to_end
@@ -73,6 +73,7 @@ from agentrail.wire.form_fields import (
 )
 from agentrail.wire.operations import STOP, Operation, already_decided, fault_of_place
 from agentrail.wire.rows import SessionSummary
+from agentrail.wire.server_frames import MAX_CURSOR
 
 # The session calls without a remote form: they take code, or have no command.
 
@@ -415,7 +416,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         found: list[JournalEntry] = []
         while len(found) < limit:
             page = min(limit - len(found), PAGE)
-            told = {"after": min(after + len(found), MAX_FRAME_NUMBER), "limit": page}
+            told = {"after": min(after + len(found), MAX_CURSOR), "limit": page}
             entries = read_reply(read_journal_page, await self._send("journal", told))[:page]
             found += entries
             if len(entries) < page:
@@ -486,7 +487,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         """
         refuse(*([] if after is None else fault_of_cursor("after", after)))
         terms = decide_terms(kinds=kinds, deltas=deltas, buffer=buffer)
-        after = None if after is None else min(after, MAX_FRAME_NUMBER)
+        after = None if after is None else min(after, MAX_CURSOR)
         reading = RemoteReading(self._session_id, after=after, kinds=terms.kinds, deltas=deltas, limit=buffer)
         return RemoteSubscription(self._links, reading)
 

@@ -11,6 +11,9 @@ from agentrail.structs import Value
 PROTOCOL: Final = "agentrail.v1"
 """The subprotocol that a client must offer."""
 
+MAX_CURSOR: Final = (1 << 53) - 1
+"""The largest whole number that every client can represent."""
+
 FrameId: TypeAlias = str | int
 """Id that a client gives one of its frames."""
 
