@@ -548,7 +548,9 @@ def delete(
         note_overwriting(opened, is_owed=is_owed)
     say(f"deleted {session}: {size} bytes")
     if is_owed:
-        write_error("not overwritten yet: another process reads the store; its next writer will do that")
+        write_error(
+            "its data is not overwritten yet, because another process reads the store: the next process that writes the store does it"
+        )
     return Exit.FAILED if is_owed else Exit.DONE
 
 

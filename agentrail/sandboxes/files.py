@@ -542,7 +542,7 @@ def put_file(
 ) -> None:
     """Write next to the file, then rename: a crash leaves the old or the new file, and no reader sees half of it.
 
-    With `changed`, the message for it, a file that is no longer the replaced one is refused.
+    If `changed` is given, it is the message of the refusal where the file is another one by now.
     """
     temporary = write_beside(parent, data, replaced, None if replaced is None else replaced.st_mode)
     with contextlib.ExitStack() as undo:

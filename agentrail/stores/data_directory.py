@@ -21,7 +21,7 @@ def find_data_directory(environ: Mapping[str, str]) -> Path:
         return Path(environ["XDG_DATA_HOME"]) / "agentrail"
     if environ.get("HOME"):
         return Path(environ["HOME"]) / ".local" / "share" / "agentrail"
-    message = f"there is no data directory: none of {DATA_VARIABLE}, XDG_DATA_HOME and HOME is set; name one, with the command by --data-dir"
+    message = f"no data directory is known: set {DATA_VARIABLE}, XDG_DATA_HOME or HOME, or give --data-dir to the command"
     raise StoreUnavailable(message)
 
 

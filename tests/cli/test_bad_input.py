@@ -115,7 +115,7 @@ async def test_a_command_that_names_its_store_needs_no_home(tmp_path):
         assert ran.code == 0, (line, ran.err)
     for line in ("cost", "memory list --user me"):  # neither names a file of the other
         shown = (await run_line(line)).err
-        assert shown.startswith("agentrail: there is no data directory: none of AGENTRAIL_DATA_DIR, XDG_DATA")
+        assert shown.startswith("agentrail: no data directory is known: set AGENTRAIL_DATA_DIR, XDG_DATA")
 
 
 async def test_the_home_directory_of_an_unknown_user_is_reported():

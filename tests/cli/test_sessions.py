@@ -218,7 +218,7 @@ async def test_a_deletion_says_what_is_not_overwritten_and_owes_it(tmp_path, mon
         assert delete("s-1", place=StorePlace(store=f"sqlite:{file}")) is Exit.FAILED
     out, err = capfd.readouterr()
     assert out.startswith("deleted s-1: ")
-    assert "not overwritten yet: another process reads the store" in err
+    assert "not overwritten yet, because another process reads the store" in err
     async with open_supervisor(store=f"sqlite:{file}") as supervisor:
         assert len(await supervisor.owed("overwrite")) == 1
     with closing(SqliteStore(file)) as store:
