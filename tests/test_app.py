@@ -366,7 +366,10 @@ async def test_a_store_that_is_named_with_its_path_needs_no_home(tmp_path):
         session = await supervisor.start_session(model="demo:fast", session_id="s-1")
         await session.ask("Hi")
     assert (tmp_path / "mine.db").exists()
-    with pytest.raises(StoreUnavailable, match=r"HOME is set; .*--data-dir"):
+    with pytest.raises(
+        StoreUnavailable,
+        match="set AGENTRAIL_DATA_DIR, XDG_DATA_HOME or HOME, or give --data-dir to the command$",
+    ):
         async with agentrail.open_supervisor(environ={}, store="sqlite:"):
             pass
 
