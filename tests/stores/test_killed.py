@@ -42,7 +42,7 @@ BUSY = ("--rounds", "25", "--seconds", "60")
 @pytest.mark.parametrize(
     "options",
     [
-        ("--rounds", "5", "--seconds", "0.5", "--delay", "0.02"),
+        ("--rounds", "5", "--seconds", "60", "--delay", "0.3"),
         # In CI a store alone and one under slow sessions: a process that computes beside them makes no other promise.
         *(
             pytest.param(options, marks=pytest.mark.check)
