@@ -44,7 +44,6 @@ REASONS: Final[Mapping[str, str]] = {
     "wire: a program reads whole events, and a node that passes frames on only what it decides by": "_Frame/ServerFrame",
     "command line: two servers, each with help and defaults of its own": "SandboxOptions/ServeFlags",
     "step: the draft of a state machine, apart from its frozen state": "SupervisorState/SupervisorStep",
-    "stored: what a caller gives once, and the row that changes with each record": "Opening/StoredSession",
     "file: a simulated life as data, with names in place of functions, and the life itself": "Report/SimFile",
     "simulation: two kinds of clients, for the remote protocol and for HTTP": "Person/WebPerson",
 }

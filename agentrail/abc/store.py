@@ -105,34 +105,6 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.is_working or self.waits_for > 0 or self.due_at_ms is not None
 
 
-class Opening(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The beginning of a journal.
-
-    Attributes:
-        records: The first records, of epoch 1: `opened` is number 1. An imported journal has all, with ascending epochs.
-        root: Root of the session's tree, or its own id.
-        parent: Parent session, empty for a root.
-        forked_from: Session and record number of the fork, or None.
-        node: Owner, empty for none.
-        owner: Key of the session's user, from `session_owner_key`, empty for none.
-        max_of_owner: Refuse a root if its user has this many roots that have not ended. None for no limit.
-        codec: Highest codec of these records.
-        standing: Status after the last of these records.
-        blobs: Large values of the records, by hexadecimal SHA-256.
-    """
-
-    records: tuple[Record, ...]
-    root: SessionId
-    parent: str = ""
-    forked_from: tuple[SessionId, int] | None = None
-    node: str
-    owner: str = ""
-    max_of_owner: int | None = None
-    codec: int = 0
-    standing: Standing = Standing()
-    blobs: Mapping[str, bytes] = {}
-
-
 class Append(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Records to append to one session, all or none.
 
@@ -140,7 +112,7 @@ class Append(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         records: One or more records of one epoch, numbered without gaps.
         standing: Status of the session after the last of them.
         codec: Highest codec of these records.
-        blobs: Same as in `Opening`.
+        blobs: Large values of the records, by hexadecimal SHA-256.
     """
 
     records: tuple[Record, ...]
@@ -157,6 +129,27 @@ class Append(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def session(self) -> SessionId:
         """Id of the session."""
         return self.records[0].session
+
+
+class Opening(Append, frozen=True, kw_only=True, gc=False):
+    """The beginning of a journal.
+
+    Attributes:
+        records: The first records, of epoch 1: `opened` is number 1. An imported journal has all, with ascending epochs.
+        root: Root of the session's tree, or its own id.
+        parent: Parent session, empty for a root.
+        forked_from: Session and record number of the fork, or None.
+        node: Owner, empty for none.
+        owner: Key of the session's user, from `session_owner_key`, empty for none.
+        max_of_owner: Refuse a root if its user has this many roots that have not ended. None for no limit.
+    """
+
+    root: SessionId
+    parent: str = ""
+    forked_from: tuple[SessionId, int] | None = None
+    node: str
+    owner: str = ""
+    max_of_owner: int | None = None
 
 
 class StoredSnapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -128,9 +128,11 @@ def import_stored(store: Store, text: bytes) -> tuple[SessionId, ...]:
         try:
             store.create(opening)
         except Fenced as error:
-            message = f"session {opening.records[0].session!r} was resumed after this export: delete it first, or resume it"
+            message = (
+                f"session {opening.session!r} was resumed after this export: delete it first, or resume it"
+            )
             raise AlreadyExists(message) from error
-    return tuple([one.records[0].session for one in openings])
+    return tuple([one.session for one in openings])
 
 
 def fork_stored(  # noqa: PLR0913 - the parts of a fork

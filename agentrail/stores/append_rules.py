@@ -134,7 +134,7 @@ def check_same_opening(opening: Opening, there: StoredSession, journal: StoredJo
 def check_quota(opening: Opening, count_open_roots: Callable[[str], int]) -> None:
     """Check the number of sessions of the opening's user. It is counted only if the opening has a limit."""
     limit = opening.max_of_owner
-    is_counted = opening.owner and opening.root == opening.records[0].session
+    is_counted = opening.owner and opening.root == opening.session
     if limit is not None and is_counted and count_open_roots(opening.owner) >= limit:
         message = f"{limit} sessions are open, which is the limit; end one, or continue one of them"
         raise QuotaReached(message)

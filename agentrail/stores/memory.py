@@ -84,8 +84,8 @@ class MemoryJournal:
 
     def __init__(self, opening: Opening, now: int) -> None:
         """Create a journal from an opening, at a time of the store's clock."""
-        self.scope: str = opening.records[0].scope
-        self.session: SessionId = opening.records[0].session
+        self.scope: str = opening.scope
+        self.session: SessionId = opening.session
         self.root: SessionId = opening.root
         self.parent: str = opening.parent
         self.forked_from: tuple[SessionId, int] | None = opening.forked_from

@@ -211,7 +211,7 @@ class GodsEye:
             self._nodes[place] = node
 
     def _create(self, place: str, opening: Any) -> None:
-        session, last = opening.records[0].session, opening.records[-1]
+        session, last = opening.session, opening.records[-1]
         if session in self.journals:
             owner = self.journals[session].node
             if owner not in ("", opening.node):

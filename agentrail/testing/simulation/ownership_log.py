@@ -136,7 +136,7 @@ class _Reader:
         match name:
             case "create":
                 opening = given["opening"]
-                session, tail = opening.records[0].session, opening.records[-1]
+                session, tail = opening.session, opening.records[-1]
                 if session not in self.epochs:
                     self.trees.setdefault(opening.root, {})[session] = None
                     self.epochs[session] = tail.epoch

@@ -30,7 +30,7 @@ def sessions_of_call(call: StoreCall) -> tuple[str, ...]:
         case {"wanted": wanted}:
             return tuple(one.root for one in wanted)
         case {"opening": opening}:
-            return (opening.records[0].session,)
+            return (opening.session,)
         case {"snapshot": snapshot}:
             return (snapshot.session,)
         case {"session": session} | {"root": session}:
