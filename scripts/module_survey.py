@@ -27,8 +27,7 @@ REASONS: Final[Mapping[str, str]] = {
     "derived: refused methods of two built-in types, listed for each": "FrozenDict/FrozenList",
     "wire: JSON of the value, whose optional fields, nulls, names or order differ": """
         TreeNode/TreeItem TreeNode/TreeRow TreeItem/TreeRow CommandRow/CommandItem CallStory/CallDetails
-        Snapshot/SnapshotForm Approval/ShownApproval SessionItem/SessionRow RequestReply/RequestFacts
-        CostDayBudget/DayBudget""",
+        Snapshot/SnapshotForm Approval/ShownApproval SessionItem/SessionRow RequestReply/RequestFacts""",
     "stored: a line of an exported journal, and what a reader sees of a record": "_Line/JournalEntry",
     "lay-out: msgspec refuses a Struct with two bases that have fields, and the order of fields is stored": """
         Prompt/GoOn Prompt/QueuedPrompt AbortCycle/AbortArguments StartAgent/AgentState AskUser/Question""",

@@ -1,6 +1,6 @@
 """Reply structs for operators."""
 
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -9,6 +9,7 @@ from agentrail.core.journal.call_history import CallGate
 from agentrail.core.journal.timeline import SpanItem
 from agentrail.core.values.json_patch import PatchStep
 from agentrail.gateway.response_bodies import CallReply
+from agentrail.host.quotas import CostDayBudget
 from agentrail.messages import Message, TokenUsage
 from agentrail.runtime.journal_state import JournalEntry
 from agentrail.wire.inspection_rows import ExitNote, Intensity, PluginRow
@@ -138,27 +139,6 @@ class CostBudget(CallReply, frozen=True, kw_only=True):
     name: str
     used_usd: float
     limit_usd: float
-
-
-class CostDayBudget(CallReply, frozen=True, kw_only=True):
-    """A daily budget and its use. Once it is exhausted, no messages are accepted.
-
-    Attributes:
-        of: Kind of the budget's owner: `user` or `tenant`.
-        name: User or tenant id.
-        used_usd: Cost since the last UTC midnight, counting only known prices. A few seconds old.
-        limit_usd: Limit of the budget.
-        resets_at_ms: Next UTC midnight, in milliseconds since 1970.
-        overrun_usd: The most by which cycles of this server that are under way may exceed the limit. Null without
-            `cost_per_cycle_usd`.
-    """
-
-    of: Literal["user", "tenant"]
-    name: str
-    used_usd: float
-    limit_usd: float
-    resets_at_ms: int
-    overrun_usd: float | None
 
 
 class CostReply(CallReply, frozen=True, kw_only=True):

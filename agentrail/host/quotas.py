@@ -11,6 +11,7 @@ from typing import Final, Generic, Literal, Self, TypeAlias, TypeVar
 
 import trio
 from attrs import evolve, frozen
+from msgspec import Struct
 
 from agentrail.abc.store import SharedDraw
 from agentrail.config.host_limits import Limits as Limits  # noqa: PLC0414 - imported from here by hosts and their tests
@@ -307,12 +308,17 @@ class DayUse:
     user_atto_usd: Mapping[str, int]
 
 
-@frozen(kw_only=True)
-class DayBudget:
-    """A daily budget and its usage.
+class CostDayBudget(Struct, frozen=True, kw_only=True):
+    """A daily budget and its use. Once it is exhausted, no messages are accepted.
 
     Attributes:
-        overrun_usd: The most by which this process's cycles may exceed it. None without `cost_per_cycle_usd`.
+        of: Kind of the budget's owner: `user` or `tenant`.
+        name: User or tenant id.
+        used_usd: Cost since the last UTC midnight, counting only known prices. A few seconds old.
+        limit_usd: Limit of the budget.
+        resets_at_ms: Next UTC midnight, in milliseconds since 1970.
+        overrun_usd: The most by which cycles of this server that are under way may exceed the limit. Null without
+            `cost_per_cycle_usd`.
     """
 
     of: BudgetOf
@@ -320,7 +326,7 @@ class DayBudget:
     used_usd: float
     limit_usd: float
     resets_at_ms: int
-    overrun_usd: float | None = None
+    overrun_usd: float | None
 
 
 def use_of_day(sessions: Iterable[SessionSpending], at_ms: int) -> DayUse:
@@ -340,15 +346,15 @@ def midnight_behind(day: datetime.date) -> int:
 
 def day_budgets(
     limits: Limits, use: DayUse, tenant_id: str, users: Iterable[str], cycles: Mapping[str, int] = NO_CYCLES
-) -> tuple[DayBudget, ...]:
+) -> tuple[CostDayBudget, ...]:
     """Return the budgets of a tenant, its own first. `cycles` are those of each user whose cost may be missing in `use`."""
-    found: list[DayBudget] = []
+    found: list[CostDayBudget] = []
 
     def add(of: BudgetOf, name: str, used_atto_usd: int, limit_usd: float | None, count: int) -> None:
         if limit_usd is not None:
             most = limits.cost_per_cycle_usd
             found.append(
-                DayBudget(
+                CostDayBudget(
                     of=of,
                     name=name,
                     used_usd=usd_of(used_atto_usd),
@@ -423,7 +429,7 @@ class DayBudgets:
         if spent is not None:
             raise _refusal(spent, self._limits, use.day, now_ms())
 
-    async def of_tenant(self, tenant_id: str) -> tuple[DayBudget, ...]:
+    async def of_tenant(self, tenant_id: str) -> tuple[CostDayBudget, ...]:
         """Return the tenant's budgets, those of today's spenders nearest to their limit first."""
         if not self.has_budgets:
             await trio.lowlevel.checkpoint()

@@ -6,7 +6,7 @@ from agentrail.core.journal.usage import SpentAmount, usd_of
 from agentrail.errors import OptionError
 from agentrail.gateway.calls.call_result import CallAnswer, answer_with
 from agentrail.gateway.calls.inspection import check_may_inspect
-from agentrail.gateway.inspection_replies import CostBudget, CostDayBudget, CostItem, CostReply
+from agentrail.gateway.inspection_replies import CostBudget, CostItem, CostReply
 from agentrail.gateway.request_parser import refuse_field
 from agentrail.host import Host, Principal
 from agentrail.host.tenant_rows import abouts_of
@@ -50,10 +50,7 @@ async def inspect_cost(  # noqa: PLR0913 - the query parameters, by name
             for one in budgets
         ]),
         unread=table.unread,
-        day_budgets=tuple([
-            struct_from(CostDayBudget, one)
-            for one in of_days[: MAX_BUDGETS + 1]  # that of the tenant comes first
-        ]),
+        day_budgets=of_days[: MAX_BUDGETS + 1],  # that of the tenant comes first
         names=_names_of(host, principal.tenant_id, sessions) or UNSET,
     )  # fmt: skip
     return answer_with(reply)
