@@ -40,7 +40,6 @@ REASONS: Final[Mapping[str, str]] = {
     "file: plain values of a configuration file, read before what they configure is imported": """
         DefaultsForm/SessionOptions ProviderForm/ProviderOptions WebForm/WebRules FileForm/Settings ServeFlags/HostForm
         McpForm/McpServer McpOAuthForm/OAuthClient""",
-    "wire: a program reads whole events, and a node that passes frames on only what it decides by": "_Frame/ServerFrame",
     "command line: two servers, each with help and defaults of its own": "SandboxOptions/ServeFlags",
     "step: the draft of a state machine, apart from its frozen state": "SupervisorState/SupervisorStep",
     "file: a simulated life as data, with names in place of functions, and the life itself": "Report/SimFile",

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 import attrs
 import msgspec
 import trio
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw
 
 from agentrail import websockets
 from agentrail.abc.store import Node
@@ -35,7 +35,7 @@ from agentrail.host.identity import SessionOwner, fault_of_session_id
 from agentrail.runtime.session_nodes import SessionPlace
 from agentrail.structs import decoder_of
 from agentrail.wire.plain import encode_plain
-from agentrail.wire.server_frames import REASONS, CloseCode, FrameId, Subscribed
+from agentrail.wire.server_frames import REASONS, CloseCode, FrameHead, Subscribed
 
 NODE_PING_SECONDS: Final = 15.0
 """Interval of pings to another node. One that is silent for twice as long counts as lost."""
@@ -96,19 +96,10 @@ class _Event(msgspec.Struct, frozen=True):
     ephemeral: bool = False
 
 
-class _Frame(msgspec.Struct, frozen=True):
-    type: str
-    id: FrameId | None = None
-    session_id: str = ""
-    seq: int = 0
-    snapshot: Raw | UnsetType = UNSET
-    ok: bool = False
+class _Frame(FrameHead, frozen=True):
     result: Raw = Raw(b"null")
-    error: dict[str, Any] = msgspec.field(default_factory=dict)
     event: _Event = _Event()
     events: tuple[_Event, ...] = ()
-    dropped: int = 0
-    reason: str = ""
 
 
 _FRAMES: Final = decoder_of(_Frame)

@@ -12,32 +12,24 @@ from agentrail.events import Event, UnknownEvent
 from agentrail.structs import decoder_of
 from agentrail.wire.operations import OPERATIONS
 from agentrail.wire.plain import encode_plain
+from agentrail.wire.server_frames import FrameHead
 
 USUAL_FRAME_BYTES: Final = 1 << 20
 USUAL_FRAMES_A_SECOND: Final = 100
 """Default rate limit, if the server states none."""
 
 
-class ServerFrame(msgspec.Struct, frozen=True, kw_only=True):
-    """A frame of the server, of any type. Missing fields have these defaults. `agentrail.wire.server_frames` describes each type.
+class ServerFrame(FrameHead, frozen=True, kw_only=True):
+    """A frame of the server, of any type. `agentrail.wire.server_frames` describes each type.
 
     Attributes:
         heartbeat: In seconds.
     """
 
-    type: str
-    id: str | int | None = None
-    session_id: str = ""
-    seq: int = 0
-    snapshot: Raw | UnsetType = UNSET
     event: Raw | UnsetType = UNSET
-    ok: bool = False
     result: Raw | UnsetType = UNSET
-    error: dict[str, Any] = msgspec.field(default_factory=dict)
     heartbeat: float = 15.0
     limits: dict[str, Any] = msgspec.field(default_factory=dict)
-    dropped: int = 0
-    reason: str = ""
 
 
 _FRAMES: Final = decoder_of(ServerFrame)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any, Final, TypeAlias
 
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from agentrail.structs import Value
 
@@ -172,3 +172,17 @@ class Closing(Value, frozen=True, kw_only=True, tag_field="type", tag="closing")
 
     reason: str
     cursors: dict[str, int]
+
+
+class FrameHead(Struct, frozen=True, kw_only=True):
+    """The fields that every reader of frames decodes, of a frame of any type. Missing fields have these defaults."""
+
+    type: str
+    id: FrameId | None = None
+    session_id: str = ""
+    seq: int = 0
+    snapshot: Raw | UnsetType = UNSET
+    ok: bool = False
+    error: dict[str, Any] = field(default_factory=dict)
+    dropped: int = 0
+    reason: str = ""
