@@ -48,7 +48,23 @@ def _refuse_class(cls: type) -> NoReturn:
     raise TypeError(message)
 
 
-class FrozenDict(dict[str, Any]):
+class _Immutable:
+    """What both refuse, and how both are copied."""
+
+    __slots__ = ()
+
+    __setitem__: _Refusal = _refuse
+    __delitem__: _Refusal = _refuse
+    clear: _Refusal = _refuse
+    pop: _Refusal = _refuse
+    __setattr__: _Refusal = _refuse  # `__class__` is an attribute too
+    __delattr__: _Refusal = _refuse
+
+    def __deepcopy__(self, memo: object) -> Any:
+        return thawed(self)
+
+
+class FrozenDict(_Immutable, dict[str, Any]):
     """An immutable JSON object. `dict(it)` is a mutable copy of the first level, `copy.deepcopy(it)` of all."""
 
     __slots__ = ()
@@ -59,16 +75,10 @@ class FrozenDict(dict[str, Any]):
     def __init__(self, *_given: Any, **_named: Any) -> None:
         """Do nothing: `dict` would treat it as another way to write."""
 
-    __setitem__: _Refusal = _refuse
-    __delitem__: _Refusal = _refuse
-    clear: _Refusal = _refuse
-    pop: _Refusal = _refuse
     popitem: _Refusal = _refuse
     setdefault: _Refusal = _refuse
     update: _Refusal = _refuse
     __ior__: _Refusal = _refuse
-    __setattr__: _Refusal = _refuse  # `__class__` is an attribute too
-    __delattr__: _Refusal = _refuse
 
     def __init_subclass__(cls) -> NoReturn:
         _refuse_class(cls)
@@ -79,14 +89,11 @@ class FrozenDict(dict[str, Any]):
     def __copy__(self) -> dict[str, Any]:
         return dict(self)
 
-    def __deepcopy__(self, memo: object) -> Any:
-        return thawed(self)
-
     def __reduce__(self) -> tuple[Any, ...]:
         return FrozenDict, (dict(self),)
 
 
-class FrozenList(list[Any]):
+class FrozenList(_Immutable, list[Any]):
     """An immutable JSON array. `list(it)` is a mutable copy of the first level, `copy.deepcopy(it)` of all."""
 
     __slots__ = ()
@@ -97,20 +104,14 @@ class FrozenList(list[Any]):
     def __init__(self, *_given: Any) -> None:
         """Do nothing: `list` would treat it as another way to write."""
 
-    __setitem__: _Refusal = _refuse
-    __delitem__: _Refusal = _refuse
     append: _Refusal = _refuse
-    clear: _Refusal = _refuse
     extend: _Refusal = _refuse
     insert: _Refusal = _refuse
-    pop: _Refusal = _refuse
     remove: _Refusal = _refuse
     reverse: _Refusal = _refuse
     sort: _Refusal = _refuse
     __iadd__: _Refusal = _refuse
     __imul__: _Refusal = _refuse
-    __setattr__: _Refusal = _refuse
-    __delattr__: _Refusal = _refuse
 
     def __init_subclass__(cls) -> NoReturn:
         _refuse_class(cls)
@@ -120,9 +121,6 @@ class FrozenList(list[Any]):
 
     def __copy__(self) -> list[Any]:
         return list(self)
-
-    def __deepcopy__(self, memo: object) -> Any:
-        return thawed(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FrozenList, (list(self),)

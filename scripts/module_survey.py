@@ -24,7 +24,6 @@ MIN_SHARED_PART: Final = 0.6
 REASONS: Final[Mapping[str, str]] = {
     "port: the tool as its author writes it, apart from the record of it in a journal": "ToolSpec/ToolTraits",
     "derived: the plugin as the core holds it": "Member/Plugin",
-    "derived: refused methods of two built-in types, listed for each": "FrozenDict/FrozenList",
     "wire: JSON of the value, whose optional fields, nulls, names or order differ": """
         TreeNode/TreeItem TreeNode/TreeRow TreeItem/TreeRow CommandRow/CommandItem CallStory/CallDetails
         Snapshot/SnapshotForm Approval/ShownApproval SessionItem/SessionRow RequestReply/RequestFacts""",

@@ -158,9 +158,11 @@ def test_classes_that_repeat_six_fields_are_found(tmp_path):
     }
     (pair,) = similar_classes(package_of(tmp_path, modules))
     assert pair == ("agentrail/a.py A", "agentrail/b.py B")
-    grouped = pairs_by_reason([pair, ("agentrail/frozen.py FrozenDict", "agentrail/frozen.py FrozenList")])
+    grouped = pairs_by_reason(
+        [pair, ("agentrail/core/stack/loaded_stack.py Member", "agentrail/plugins/base.py Plugin")]
+    )
     assert grouped[""] == ["A/B"]
-    assert ["FrozenDict/FrozenList"] in grouped.values()
+    assert ["Member/Plugin"] in grouped.values()
 
 
 def test_a_figure_that_is_worse_than_its_bar_is_named():
