@@ -29,7 +29,7 @@ REASONS: Final[Mapping[str, str]] = {
         Snapshot/SnapshotForm Approval/ShownApproval SessionItem/SessionRow RequestReply/RequestFacts""",
     "stored: a line of an exported journal, and what a reader sees of a record": "_Line/JournalEntry",
     "lay-out: msgspec refuses a Struct with two bases that have fields, and the order of fields is stored": """
-        Prompt/GoOn Prompt/QueuedPrompt AbortCycle/AbortArguments StartAgent/AgentState AskUser/Question""",
+        Prompt/GoOn Prompt/QueuedPrompt AbortCycle/AbortArguments AskUser/Question""",
     "layers: the core keeps data, the shell live objects, and a port knows neither": """
         ChildRequest/ToolWantsChild ToolContext/RunTool ToolContext/Context ToolFinished/AttemptEnd AgentSpec/Agent
         AgentState/BackgroundAgent SessionConfig/SessionOptions SharedNames/HostOptions""",

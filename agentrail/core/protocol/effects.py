@@ -190,7 +190,26 @@ class TellHost(_HostCall, frozen=True, kw_only=True, gc=False):
     request_id: str | None = None
 
 
-class StartAgent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class BegunAgent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An agent in the background, as its start names it.
+
+    Attributes:
+        name: Unique among all that the session ever started.
+        agent: Its kind.
+        call_id: The call that started it.
+        effect_id: The effect that runs it, open until it has ended.
+        child_id: Its session. None before it has started.
+    """
+
+    name: str
+    agent: str
+    task: str
+    call_id: CallId
+    effect_id: EffectId
+    child_id: SessionId | None = None
+
+
+class StartAgent(BegunAgent, frozen=True, kw_only=True, gc=False):
     """Start an agent in the background, or reconnect to one. It outlives the call and the cycle that start it.
 
     Owes at most one `ChildStarted`, any number of `ChildPublished`, an `AgentIdled` at the end of each of its
@@ -198,23 +217,12 @@ class StartAgent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     crash of the session that started it does not affect it: the next incarnation reconnects with another id.
 
     Attributes:
-        effect_id: This agent.
-        call_id: The call that started it.
-        name: Its name.
-        agent: The kind of agent.
-        task: Its task.
-        budget: Budget of its first cycle. None without a budget.
         child_id: The running session to reconnect to. None for a new one.
+        budget: Budget of its first cycle. None without a budget.
         after: Number of the last event of that session that was passed on.
     """
 
-    effect_id: EffectId
-    call_id: CallId
-    name: str
-    agent: str
-    task: str
     budget: Budget | None = None
-    child_id: SessionId | None = None
     after: int = 0
 
 

@@ -20,6 +20,7 @@ from agentrail.core.session.reservations import lend_to_agent
 from agentrail.core.session.step_context import StepContext
 from agentrail.errors import ErrorInfo, OptionError
 from agentrail.messages import CallId
+from agentrail.structs import struct_from
 
 MAX_INPUTS: Final = 100
 """Maximum number of pending inputs of one agent."""
@@ -127,14 +128,7 @@ def _start(step: StepContext, spec: AgentSpec, new: AgentState) -> _Answer:
     step.data.agents = replace(team, names=team.names.added(new.name))
     agent_pool.put_agent(step, replace(new, loan=new.effect_id))
     step.start(
-        StartAgent(
-            effect_id=new.effect_id,
-            call_id=new.call_id,
-            name=new.name,
-            agent=new.agent,
-            task=new.task,
-            budget=budget,
-        ),
+        struct_from(StartAgent, new, budget=budget, after=new.seen),
         OfAgent(new.name),
     )
     text = f"{new.name} has begun. wait_agents gives its answer, send_input tells it more."

@@ -28,6 +28,7 @@ from agentrail.core.values.sources import more_sources
 from agentrail.errors import ErrorInfo
 from agentrail.events import PromptQueued, SubagentEnd
 from agentrail.messages import CallId, JsonValue, PromptRef, Text, ToolResult
+from agentrail.structs import struct_from
 
 MAX_NOTE_CHARACTERS: Final = 2_000
 """Maximum length of an agent's answer in a note. `wait_agents` returns the rest."""
@@ -112,19 +113,9 @@ def restart_all(step: StepContext) -> None:
     """Reconnect to the agents that survived a crash of this session. Those that were closing are closed again."""
     for state in step.data.agents.alive:
         effect_id = step.mint("a")
-        put_agent(step, replace(state, effect_id=effect_id))
-        step.start(
-            StartAgent(
-                effect_id=effect_id,
-                call_id=state.call_id,
-                name=state.name,
-                agent=state.agent,
-                task=state.task,
-                child_id=state.child_id,
-                after=state.seen,
-            ),
-            OfAgent(state.name),
-        )
+        again = replace(state, effect_id=effect_id)
+        put_agent(step, again)
+        step.start(struct_from(StartAgent, again, budget=None, after=again.seen), OfAgent(state.name))
         if state.status in {"closing", "stopping"}:
             step.ask(CloseAgent(effect_id=effect_id, reason="closed"))
     team = step.data.agents

@@ -5,11 +5,12 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from agentrail.core.policy.budget import NOTHING_SPENT, Budget, Spent
+from agentrail.core.protocol.effects import BegunAgent
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import EffectId, ModelFacts
 from agentrail.core.values.history import GrowingSet
 from agentrail.core.values.toolbox import Toolbox
-from agentrail.messages import CallId, JsonObject, PromptRef, SessionId
+from agentrail.messages import CallId, JsonObject, PromptRef
 
 GENERAL_PURPOSE: Final = "general-purpose"
 
@@ -103,14 +104,10 @@ AgentStatus: TypeAlias = Literal["working", "idle", "closing", "stopping", "ende
 """Status of an agent: in a cycle, between cycles, in its last cycle, told to stop but still running, or ended."""
 
 
-class AgentState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class AgentState(BegunAgent, frozen=True, kw_only=True, gc=False):
     """An agent in the background.
 
     Attributes:
-        name: Unique among all that the session ever started.
-        agent: Its kind.
-        effect_id: The effect that runs it, open until it has ended.
-        child_id: Its session. None before it has started.
         outcome: How its last cycle ended. None before the first has.
         answer: Its last text.
         spent: Its total usage that was counted so far.
@@ -121,12 +118,6 @@ class AgentState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         reason: Why it has ended. None before.
     """
 
-    name: str
-    agent: str
-    task: str
-    call_id: CallId
-    effect_id: EffectId
-    child_id: SessionId | None = None
     status: AgentStatus = "working"
     outcome: Literal["finished", "aborted", "failed"] | None = None
     answer: str = ""
