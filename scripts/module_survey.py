@@ -40,7 +40,6 @@ REASONS: Final[Mapping[str, str]] = {
         DefaultsForm/SessionOptions ProviderForm/ProviderOptions WebForm/WebRules FileForm/Settings ServeFlags/HostForm
         McpForm/McpServer McpOAuthForm/OAuthClient""",
     "command line: two servers, each with help and defaults of its own": "SandboxOptions/ServeFlags",
-    "step: the draft of a state machine, apart from its frozen state": "SupervisorState/SupervisorStep",
     "file: a simulated life as data, with names in place of functions, and the life itself": "Report/SimFile",
     "simulation: two kinds of clients, for the remote protocol and for HTTP": "Person/WebPerson",
 }
