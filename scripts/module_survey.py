@@ -32,14 +32,13 @@ REASONS: Final[Mapping[str, str]] = {
         Prompt/GoOn Prompt/QueuedPrompt AbortCycle/AbortArguments AskUser/Question""",
     "layers: the core keeps data, the shell live objects, and a port knows neither": """
         ChildRequest/ToolWantsChild ToolContext/RunTool ToolContext/Context ToolFinished/AttemptEnd AgentSpec/Agent
-        AgentState/BackgroundAgent SessionConfig/SessionOptions SharedNames/HostOptions""",
+        SessionConfig/SessionOptions SharedNames/HostOptions""",
     "optional: an agent leaves open what a session decides": "Agent/SessionOptions",
     "typing: keywords of `start_session`, which a test holds to `SessionOptions`": """
         OwnKeywords/SessionOptions SessionConfig/OwnKeywords DefaultsForm/OwnKeywords""",
     "file: plain values of a configuration file, read before what they configure is imported": """
-        DefaultsForm/SessionOptions ProviderForm/ProviderOptions WebForm/WebRules FileForm/Settings ServeFlags/HostForm
+        DefaultsForm/SessionOptions ProviderForm/ProviderOptions WebForm/WebRules FileForm/Settings
         McpForm/McpServer McpOAuthForm/OAuthClient""",
-    "command line: two servers, each with help and defaults of its own": "SandboxOptions/ServeFlags",
     "file: a simulated life as data, with names in place of functions, and the life itself": "Report/SimFile",
     "simulation: two kinds of clients, for the remote protocol and for HTTP": "Person/WebPerson",
 }

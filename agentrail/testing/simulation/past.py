@@ -90,7 +90,7 @@ class Past:
         store = MemoryStore()
         for opening in self._openings:
             store.create(opening)
-            stored = stored_of(store, WORLD_TENANT, opening.records[0].session)
+            stored = stored_of(store, WORLD_TENANT, opening.session)
             if stored.standing.has_ended:
                 continue
             finder = PluginFinder({one.name: one for one in self._plugins})
