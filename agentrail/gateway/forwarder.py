@@ -27,9 +27,7 @@ from agentrail.gateway.node_token import (
     NodeCall,
     NodeCalls,
     digest_of_body,
-    encode_node_call,
     is_signed_answer,
-    nonce_of,
 )
 from agentrail.gateway.path_endpoint import CallRoute, Gateway, RouteCall, RunHere, SessionMoved
 from agentrail.gateway.request_parser import CallerLeft
@@ -39,7 +37,7 @@ from agentrail.host.hook_payloads import Principal
 from agentrail.host.host import Host
 from agentrail.host.identity import SessionOwner, fault_of_session_id
 from agentrail.logs import Logger
-from agentrail.runtime.session_clock import now_ms, store_now_ms
+from agentrail.runtime.session_clock import store_now_ms
 from agentrail.runtime.session_nodes import SessionNodes, SessionPlace
 from agentrail.web import client_socket
 from agentrail.web.httpx_body import OnePiece
@@ -233,9 +231,7 @@ class Forwarder:
     """Passes calls on for one gateway."""
 
     host: Host
-    node: Node
-    secret: bytes
-    connections: httpcore.AsyncConnectionPool
+    client: NodeClient
     tls: ssl.SSLContext
 
     @property
@@ -281,7 +277,7 @@ class Forwarder:
         Raises:
             OSError, trio.TooSlowError, HandshakeError: It does not answer, or the answer is not signed by it.
         """
-        nonce, token = self._sign(node, who, digest_of_body(b""), "GET", target)
+        nonce, token = self.client.sign(node, who, digest_of_body(b""), "GET", target)
         address = urlsplit(node.address)
         at = client_socket.SocketTarget(
             host=address.hostname or "",
@@ -295,7 +291,7 @@ class Forwarder:
             at, PROTOCOL, headers, within_seconds=_CONNECT_SECONDS
         ) as connection:
             signature = dict(connection.handshake_headers).get(ANSWER_HEADER.encode(), b"").decode("latin-1")
-            if not is_signed_answer(self.secret, nonce, signature):
+            if not is_signed_answer(self.client.secret, nonce, signature):
                 message = f"the answer at {node.address} is not signed by a node of this store"
                 raise OSError(message)
             LOGGER.info("request %s to node %s: socket", nonce, node.id)
@@ -349,12 +345,12 @@ class Forwarder:
         response = None
         try:
             with trio.move_on_after(decide_head_seconds(call, route)):
-                response = await self.connections.handle_async_request(request)
+                response = await self.client.connections.handle_async_request(request)
             if response is None:
                 return
             found = dict(response.headers)
             signature = found.get(ANSWER_HEADER.encode(), b"").decode("latin-1")
-            if not is_signed_answer(self.secret, nonce, signature):
+            if not is_signed_answer(self.client.secret, nonce, signature):
                 exchange.sent = "refused" if response.status in (_REFUSED, _NOT_OWNER) else "unknown"
             elif response.status == _NOT_OWNER:
                 exchange.sent = "refused"
@@ -371,23 +367,9 @@ class Forwarder:
                 with trio.move_on_after(_CLOSE_SECONDS, shield=True):
                     await response.aclose()  # noqa: ASYNC102 - shielded and bounded
 
-    def _sign(self, node: Node, who: Principal, digest: str, method: str, target: bytes) -> tuple[str, str]:
-        nonce = nonce_of(now_ms(), outside.ids(16))
-        told = NodeCall(
-            sender=self.node.id,
-            receiver=node.id,
-            tenant_id=who.tenant_id,
-            user_id=who.user_id,
-            scopes=tuple(sorted(who.scopes)),
-            digest=digest,
-            nonce=nonce,
-            at_ms=store_now_ms(),
-        )
-        return nonce, encode_node_call(self.secret, told, method, target)
-
     async def _request(self, call: RouteCall, node: Node) -> tuple[str, httpcore.Request]:
         digest = await call.gateway.read_aside(partial(digest_of_body, call.text), len(call.text))
-        nonce, token = self._sign(node, call.principal, digest, call.head.method, call.target)
+        nonce, token = self.client.sign(node, call.principal, digest, call.head.method, call.target)
         return nonce, httpcore.Request(
             method=call.head.method,
             url=url_of(node, call.target),
@@ -460,9 +442,10 @@ async def open_forwarding(
         network_backend=httpcore.TrioBackend(),
     )
     gateway.node_calls = NodeCalls(secret, node.id)
-    forwarder = Forwarder(host, node, secret, connections, tls)
+    client = NodeClient(secret, node.id, connections, store_now_ms)
+    forwarder = Forwarder(host, client, tls)
     gateway.forward, gateway.open_node_socket = forwarder.run, forwarder.open_socket
-    host.supervisor.call_nodes(NodeClient(secret, node.id, connections, store_now_ms))
+    host.supervisor.call_nodes(client)
     try:
         yield
     finally:

@@ -28,6 +28,7 @@ from agentrail.gateway.node_token import (
 )
 from agentrail.gateway.path_endpoint import Gateway, UnknownPath, guarded
 from agentrail.gateway.request_parser import AsgiReceive, AsgiSend
+from agentrail.host.hook_payloads import Principal
 from agentrail.messages import SessionId
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.supervisor import SessionSupervisor
@@ -41,7 +42,7 @@ _MAX_BODY_BYTES: Final = 16_384
 _ANSWER_SECONDS: Final = 30.0
 """Time limit for an answer, in addition to the time that a move waits for calls."""
 
-_NODES: Final = "nodes"  # the caller is no user
+_NODES: Final = Principal(tenant_id="nodes", user_id="nodes", scopes=frozenset())  # the caller is no user
 
 
 class NodeOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -210,24 +211,14 @@ class NodeClient:
         if not node.address:
             message = f"node {node.id} accepts no calls: serve it with --advertise"
             raise Unreachable(message)
-        body, nonce = msgspec.json.encode(order), nonce_of(now_ms(), outside.ids(16))
-        address = urlsplit(node.address)
+        body, address = msgspec.json.encode(order), urlsplit(node.address)
         target = f"{address.path.rstrip('/')}{NODES_PATH.partition('{')[0]}{action}".encode()
-        told = NodeCall(
-            sender=self.sender,
-            receiver=node.id,
-            tenant_id=_NODES,
-            user_id=_NODES,
-            scopes=(),
-            digest=digest_of_body(body),
-            nonce=nonce,
-            at_ms=self.store_now_ms(),
-        )
+        nonce, token = self.sign(node, _NODES, digest_of_body(body), "POST", target)
         headers: dict[str | bytes, str | bytes] = {
             "host": address.netloc,
             "content-type": "application/json",
             "content-length": f"{len(body)}",
-            NODE_HEADER: encode_node_call(self.secret, told, "POST", target),
+            NODE_HEADER: token,
         }
         answer = None
         with suppress(httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError):
@@ -246,6 +237,21 @@ class NodeClient:
         if error is not None:
             raise error
         return answer
+
+    def sign(self, node: Node, who: Principal, digest: str, method: str, target: bytes) -> tuple[str, str]:
+        """Return the nonce and the token of a request."""
+        nonce = nonce_of(now_ms(), outside.ids(16))
+        told = NodeCall(
+            sender=self.sender,
+            receiver=node.id,
+            tenant_id=who.tenant_id,
+            user_id=who.user_id,
+            scopes=tuple(sorted(who.scopes)),
+            digest=digest,
+            nonce=nonce,
+            at_ms=self.store_now_ms(),
+        )
+        return nonce, encode_node_call(self.secret, told, method, target)
 
     def _read(self, response: httpcore.Response, nonce: str) -> NodeAnswer | None:
         found = cast("Mapping[bytes, bytes]", dict(response.headers))
