@@ -50,9 +50,9 @@ def place_of_session(
 
 
 def node_that_reads(codec: int, nodes: Iterable[Node], silent: Collection[str] = ()) -> Node | None:
-    """Return the living node with the lowest load that reads records of a codec, or None."""
+    """Return the living node with the lowest load that reads records of a codec, if possible one that accepts calls, or None."""
     able = [one for one in nodes if one.codec >= codec and is_living(one, silent)]
-    return min(able, key=lambda one: (one.load, one.id), default=None)
+    return min(able, key=lambda one: (not one.address, one.load, one.id), default=None)
 
 
 def _is_doubtful(entry: SessionEntry, keeping: Keeping) -> bool:

@@ -178,3 +178,11 @@ def test_a_session_of_a_newer_codec_is_at_the_idlest_node_that_reads_it():
     ]
     find = partial(node_that_reads, nodes=nodes, silent=frozenset({"silent"}))
     assert [one and one.id for one in map(find, (2, 3, 4))] == ["idle", "idle", None]
+
+
+def test_a_session_of_a_newer_codec_is_at_a_node_that_accepts_calls():
+    """Not at a newer chat, which has no address and less to do, as long as a server reads it."""
+    chat = Node(id="a-chat", codec=2)
+    server = Node(id="server", codec=2, load=9, address="http://10.0.0.7:8700")
+    assert node_that_reads(2, [chat, server]) == server
+    assert node_that_reads(2, [chat]) == chat
