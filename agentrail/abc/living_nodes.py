@@ -34,23 +34,36 @@ def is_first(node: str, living: Sequence[str]) -> bool:
     return not living or node <= living[0]
 
 
+def is_first_alike(node: str, nodes: Iterable[Node], now_ms: int, silent: Collection[str] = ()) -> bool:
+    """Whether a node is the first of those with its profiles. Others, such as the node of a chat, may not do such work."""
+    known = [*nodes]
+    digest = next((one.digest for one in known if one.id == node), "")
+    return is_first(node, living_nodes([one for one in known if one.digest == digest], now_ms, silent))
+
+
 class Departures:
-    """Remembers which nodes have died, and whether this node has dealt with them."""
+    """Remembers which nodes have died, and whether this node has dealt with them.
+
+    Attributes:
+        living: Ids of living nodes at the last look.
+        is_first: Whether this node deals with dead ones. See `is_first_alike`.
+    """
 
     def __init__(self, node: str) -> None:
         self._node = node
         self._seen: set[str] = set()
         self._settled: set[str] = set()
         self.living: tuple[str, ...] = ()
+        self.is_first: bool = True
 
     def look(self, nodes: Iterable[Node], now_ms: int, silent: Collection[str] = ()) -> frozenset[str]:
-        """Return the dead nodes that this node has to deal with now: none unless its id sorts first among the living."""
+        """Return the dead nodes that this node has to deal with now: none unless `is_first`."""
         known = [*nodes]
         self.living = living_nodes(known, now_ms, silent)
         self._seen.update(one.id for one in known)
-        if not is_first(self._node, self.living):
-            return frozenset()
-        return frozenset(self._seen - {*self.living, self._node} - self._settled)
+        self.is_first = is_first_alike(self._node, known, now_ms, silent)
+        dead = self._seen - {*self.living, self._node} - self._settled
+        return frozenset(dead if self.is_first else ())
 
     def settle(self, dead: Iterable[str]) -> None:
         """Note that the work about these nodes is done."""

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 import trio
 
-from agentrail.abc.living_nodes import Departures, is_first
+from agentrail.abc.living_nodes import Departures
 from agentrail.abc.store import TEMPORARY_SESSIONS, Filters, OwedRow
 from agentrail.errors import AgentrailError, OptionError, SessionDown, SessionNotFound
 from agentrail.host.identity import SessionOwner, is_temporary
@@ -100,9 +100,7 @@ class TemporarySessions:
 
     async def _adopt(self) -> int:
         await self._supervisor.look_at_nodes(self._departures)
-        if not is_first(self._supervisor.shared_node, self._departures.living):
-            return 0
-        return await self._supervisor.adopt_owed(TEMPORARY_SESSIONS)
+        return await self._supervisor.adopt_owed(TEMPORARY_SESSIONS) if self._departures.is_first else 0
 
     def begin(self, nursery: trio.Nursery, budgets: DayBudgets, book: RequestBook) -> None:
         """Follow the sessions from now on, in tasks of the host."""

@@ -14,7 +14,7 @@ from attrs import evolve, frozen
 from msgspec.structs import replace
 
 from agentrail import outside
-from agentrail.abc.living_nodes import Departures, is_first
+from agentrail.abc.living_nodes import Departures
 from agentrail.abc.store import OwedRow
 from agentrail.core.wire.normalize import mended_text
 from agentrail.errors import QuotaReached, StoreUnavailable, WebhookInvalid
@@ -296,7 +296,7 @@ class WebhookDelivery:
             return
         if self._is_shared:
             await self._supervisor.look_at_nodes(self._departures)
-            if is_first(self._supervisor.shared_node, self._departures.living):
+            if self._departures.is_first:
                 self._unread += await self._supervisor.adopt_owed(MESSAGES)
                 await self._supervisor.adopt_owed(WATCHES)
         if self._unread:

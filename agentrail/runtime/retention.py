@@ -10,7 +10,7 @@ from typing import Final
 import trio
 from attrs import frozen
 
-from agentrail.abc.living_nodes import is_first, living_nodes
+from agentrail.abc.living_nodes import is_first_alike
 from agentrail.abc.store import Filters, Store, StoredSession
 from agentrail.errors import AgentrailError, SessionNotFound, StillNeeded
 from agentrail.logs import Logger
@@ -217,9 +217,9 @@ class Retention:
         told_ms, at_ms = self._store.now_ms(), round(at * 1000)
         now_ms = int(min(told_ms, self._ahead_ms + at_ms))
         self._ahead_ms = told_ms - at_ms
-        # One node sweeps for all. Two at once do no harm: each deletion is judged in its transaction.
+        # One node sweeps for all that are alike. Two at once do no harm: each deletion is judged in its transaction.
         is_shared = getattr(self._store, "is_shared", False) is True
-        if is_shared and not is_first(self._node, living_nodes(self._store.nodes(), told_ms)):
+        if is_shared and not is_first_alike(self._node, self._store.nodes(), told_ms):
             return SweepPlan((), self._limits, now_ms)
         trees = self._all_trees() if self._limits.size_bytes is not None else self._old_trees(now_ms)
         return SweepPlan(trees, self._limits, now_ms)

@@ -10,7 +10,7 @@ import trio.lowlevel
 
 import agentrail
 from agentrail.abc.living_nodes import is_first, living_nodes
-from agentrail.abc.store import Beat, Node, Standing
+from agentrail.abc.store import TEMPORARY_SESSIONS, Beat, Node, Standing
 from agentrail.errors import (
     DayBudgetSpent,
     HeldBy,
@@ -156,6 +156,13 @@ class Receiver:
         return Webhooks(secret=SECRET, send=send)
 
 
+async def beat_as_a_chat(store):
+    """Be a node that is no server, such as that of `agentrail chat`, and sorts first."""
+    while True:
+        store.beat(Node(id="a-chat", lease_ms=15_000))
+        await trio.sleep(5)
+
+
 async def never_answering(_request):
     await trio.sleep_forever()
 
@@ -194,6 +201,25 @@ async def test_webhooks_of_a_dead_node_are_sent_by_one_other():
     assert len({place for place, _ in receiver.taken}) == 1
     assert max(Counter(message for _, message in receiver.tries).values()) <= 2
     assert receiver.most_at_once == 1
+
+
+@on_virtual_time
+async def test_what_a_dead_server_owed_is_done_by_another_while_a_chat_is_open():
+    """A node that is no server sorts first among the living, and does nothing about webhooks and temporary sessions."""
+    store, receiver = shared_store(), Receiver()
+    receiver.hangs[0] = trio.Event()
+    hooks = [receiver.of(place) for place in range(2)]
+    async with nodes(store, answering("One.", "Two."), webhooks=hooks[:1]) as (first,):
+        await (await asked(first.host, session_id="s", webhook=HOOK)).outcome()
+        await (await asked(first.host, session_id="t", keep=False)).outcome()
+        async with nodes(store, answering(), webhooks=hooks[1:]), trio.open_nursery() as nursery:
+            nursery.start_soon(beat_as_a_chat, store)
+            await trio.sleep(20)
+            first.kill()
+            await trio.sleep(800)
+            assert [place for place, _ in receiver.taken] == [1]
+            assert (store.owed(MESSAGES), store.owed(TEMPORARY_SESSIONS)) == ((), ())
+            nursery.cancel_scope.cancel()
 
 
 @on_virtual_time

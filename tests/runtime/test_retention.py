@@ -170,6 +170,21 @@ async def test_a_chain_of_forks_is_asked_about_twice_each():
     assert asked <= 2 * 2_000
 
 
+async def test_a_node_sweeps_unless_one_with_its_profiles_sorts_first(clock):
+    """Servers have no limits of their own, so the program that has them does not wait for one that sorts first."""
+    store = MemoryStore(now_ms=clock, is_shared=True)
+    begin(store, "old", "does")
+    clock.now += 2 * DAY_MS
+    store.beat(Node(id="n-me"))
+    store.beat(Node(id="n-a-server", digest="its profiles"))
+    begin(store, "young", "does")
+    assert await swept(store, days=1) == ["young"]
+    clock.now += 2 * DAY_MS
+    for node in ("n-me", "n-a-worker"):
+        store.beat(Node(id=node))
+    assert await swept(store, days=1) == ["young"], "left to the other one"
+
+
 async def test_what_a_living_node_works_on_stays(store, clock):
     """This one or another; what it left goes."""
     begin(store, "mine", node="n-me")
