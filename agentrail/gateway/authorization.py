@@ -512,10 +512,7 @@ class CallerCheck:
         """Check the caller of an open socket or stream again. An expired token is no failed authentication."""
         if self._auth is None:
             return principal
-        if isinstance(self._auth, Tokens):
-            found: Principal | ErrorAnswer | None = self._auth(head.headers)
-        else:
-            found = await self._ask_application(self._auth, head)
+        found = await self._ask_application(self._auth, head)
         if isinstance(found, ErrorAnswer):
             return found
         if found is None or found.tenant_id != principal.tenant_id:
@@ -528,8 +525,6 @@ class CallerCheck:
         """Return the caller of a page that needs no token, if the headers name one. Counts no failure."""
         if self._auth is None:
             return ANYONE_HERE
-        if isinstance(self._auth, Tokens):
-            return self._auth(head.headers)
         found = await self._ask_application(self._auth, head)
         return found if isinstance(found, Principal) else None
 
