@@ -2,7 +2,7 @@
 
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar
@@ -302,34 +302,31 @@ class WebhookDelivery:
         if self._unread:
             await self._load_messages()
             self._unread = 0
-        for row in await self._rows(WATCHES):
-            try:
-                watch = decode_awaited(row)
-            except RowUnreadable as error:
-                LOGGER.warning("an awaited webhook cannot be read, and is skipped: %s", error)
-            else:
-                if watch.key not in self._watches and (row.kind, row.id) not in self._changes | self._writing:
-                    self._note(watch)
+        for watch in await self._read(WATCHES, decode_awaited, "an awaited webhook"):
+            if watch.key not in self._watches and not self._is_changing(WATCHES, "/".join(watch.key)):
+                self._note(watch)
 
     async def _load_messages(self) -> None:
-        messages: list[WebhookMessage] = []
-        for row in await self._rows(MESSAGES):
-            try:
-                messages.append(decode_owed_message(row))
-            except RowUnreadable as error:
-                LOGGER.warning("a pending webhook cannot be read, and is skipped: %s", error)
+        messages = await self._read(MESSAGES, decode_owed_message, "a pending webhook")
         for message in sorted(messages, key=lambda one: one.number):
-            if (MESSAGES, message.id) not in self._changes | self._writing:  # otherwise settled meanwhile
+            if not self._is_changing(MESSAGES, message.id):  # otherwise settled meanwhile
                 self._queue.owe(on_time(message, now_ms()))
         self._is_sooner.set()
 
-    async def _rows(self, kind: str) -> Sequence[OwedRow]:
-        rows: list[OwedRow] = []
-        while page := await self._supervisor.owed(
-            kind, after=rows[-1].id if rows else "", limit=_PAGE, own=True
-        ):
-            rows += page
-        return rows
+    async def _read(self, kind: str, decode: Callable[[OwedRow], T], what: str) -> list[T]:
+        found: list[T] = []
+        after = ""
+        while page := await self._supervisor.owed(kind, after=after, limit=_PAGE, own=True):
+            after = page[-1].id
+            for row in page:
+                try:
+                    found.append(decode(row))
+                except RowUnreadable as error:
+                    LOGGER.warning("%s cannot be read, and is skipped: %s", what, error)
+        return found
+
+    def _is_changing(self, kind: str, name: str) -> bool:
+        return (kind, name) in self._changes or (kind, name) in self._writing
 
     async def hand_over(self, watch: WebhookWatch, node: str) -> None:
         """Give a watched request to the node that owns its session, once this node has sent all messages of that session.
@@ -378,8 +375,7 @@ class WebhookDelivery:
 
     async def _is_own(self, message: WebhookMessage) -> bool:
         """Whether the stored message still belongs to this node, which may have been taken for dead."""
-        name = (MESSAGES, message.id)
-        while name in self._changes or name in self._writing:
+        while self._is_changing(MESSAGES, message.id):
             await self._is_written.wait()
         just_before = message.id[:-1] + chr(ord(message.id[-1]) - 1)
         while True:
