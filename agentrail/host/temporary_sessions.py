@@ -74,6 +74,7 @@ class TemporarySessions:
         self._supervisor = supervisor
         self._owners: dict[tuple[str, str], SessionOwner] = {}
         self._departures = Departures(supervisor.shared_node)
+        self._unread = 0  # adopted rows
         self._nursery: trio.Nursery | None = None
         self._budgets: DayBudgets | None = None
         self._book: RequestBook | None = None
@@ -83,13 +84,17 @@ class TemporarySessions:
 
     async def load(self) -> None:
         """Read the temporary sessions of earlier processes. On a shared store those of dead nodes."""
-        if self._supervisor.shared_node and not await self._adopt():
-            return
+        if self._supervisor.shared_node:
+            await self._supervisor.look_at_nodes(self._departures)
+            if self._departures.is_first:
+                self._unread += await self._supervisor.adopt_owed(TEMPORARY_SESSIONS)
+            if not self._unread:
+                return
         after = ""
         while self._supervisor.keeps_owed:
             page = await self._supervisor.owed(TEMPORARY_SESSIONS, after=after, limit=_PAGE, own=True)
             if not page:
-                return
+                break
             after = page[-1].id
             for found in filter(None, map(decode_temporary, page)):
                 owner, session_id = found
@@ -97,10 +102,7 @@ class TemporarySessions:
                     self._owners[owner.tenant_id, session_id] = owner
                     if self._nursery is not None:
                         self.follow(owner, session_id)
-
-    async def _adopt(self) -> int:
-        await self._supervisor.look_at_nodes(self._departures)
-        return await self._supervisor.adopt_owed(TEMPORARY_SESSIONS) if self._departures.is_first else 0
+        self._unread = 0
 
     def begin(self, nursery: trio.Nursery, budgets: DayBudgets, book: RequestBook) -> None:
         """Follow the sessions from now on, in tasks of the host."""

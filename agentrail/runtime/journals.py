@@ -77,6 +77,7 @@ class Journals:
         self._known, self._seen = known, seen
         self._book: SpendingBook | None = None
         self._booking = trio.Lock()
+        self._adopting: set[str] = set()
 
     async def find(
         self,
@@ -177,7 +178,7 @@ class Journals:
         await self._shared.store_of("change_owed").write(partial(store.change_owed, rows, tuple(drop)))
 
     async def adopt_owed(self, kind: str) -> int:
-        """Adopt all rows of a kind that belong to dead nodes, and return their number. See `OwedStore.adopt_owed`.
+        """Adopt all rows of a kind that belong to dead nodes, and return their number, one more after a call without an answer. See `OwedStore.adopt_owed`.
 
         Raises: Same as `change_owed`.
 
@@ -188,7 +189,11 @@ class Journals:
         adopt = partial(
             store.adopt_owed, kind, keeping.node.id, silent_nodes(keeping.silence), limit=MAX_ADOPTED
         )
-        return len(await keeping.write(adopt))
+        unanswered = kind in self._adopting
+        self._adopting.add(kind)
+        adopted = len(await keeping.write(adopt))
+        self._adopting.discard(kind)
+        return adopted + unanswered
 
     def limit_sessions(self, max_of_owner: int) -> None:
         """Limit the sessions of each user that have not ended, over all nodes of a shared store. `start_session` raises `QuotaReached` above it."""

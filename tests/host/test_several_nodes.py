@@ -52,16 +52,19 @@ class Line(CutStore):
 
     Attributes:
         misses: How many of the next calls with a name fail.
+        loses: The calls that are carried out, and whose answers are lost.
     """
 
     def __init__(self, store, machine):
         super().__init__(store, self._fails)
         self._machine = machine
-        self.misses = Counter()
+        self.misses, self.loses = Counter(), set()
 
     def _fails(self, name):
         self.misses[name] -= 1
-        return "before" if self._machine.is_dead or self.misses[name] >= 0 else None
+        if self._machine.is_dead or self.misses[name] >= 0:
+            return "before"
+        return "after" if name in self.loses else None
 
     def beat(self, node):
         return Beat(at_ms=0) if self._machine.is_dead else self._store.beat(node)
@@ -220,6 +223,32 @@ async def test_what_a_dead_server_owed_is_done_by_another_while_a_chat_is_open()
             assert [place for place, _ in receiver.taken] == [1]
             assert (store.owed(MESSAGES), store.owed(TEMPORARY_SESSIONS)) == ((), ())
             nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("fault", ["the answer of the adoption is lost", "no row can be read after it"])
+@on_virtual_time
+async def test_what_a_node_adopts_while_its_store_fails_is_done_later(fault):
+    """Rows of a dead node are its own from then on, so no other node would send its webhooks and delete its temporary sessions."""
+    store, receiver = shared_store(), Receiver()
+    receiver.hangs[0] = trio.Event()
+    hooks = [receiver.of(place) for place in range(2)]
+    async with nodes(store, answering("One.", "Two."), webhooks=hooks[:1]) as (first,):
+        await (await asked(first.host, session_id="s", webhook=HOOK)).outcome()
+        await (await asked(first.host, session_id="t", keep=False)).outcome()
+        async with nodes(store, answering(), webhooks=hooks[1:]) as (second,):
+            if fault == "no row can be read after it":
+                second.line.misses["owed"] = 10**6
+            else:
+                second.line.loses = {"adopt_owed"}
+            first.kill()
+            await trio.sleep(100)
+            assert store.owed(MESSAGES, node=second.id)
+            assert store.owed(TEMPORARY_SESSIONS, node=second.id)
+            second.line.misses.clear()
+            second.line.loses = set()
+            await trio.sleep(800)
+            assert [place for place, _ in receiver.taken] == [1]
+            assert (store.owed(MESSAGES), store.owed(TEMPORARY_SESSIONS)) == ((), ())
 
 
 @on_virtual_time
