@@ -23,6 +23,7 @@ from agentrail.runtime.persistence import has_other_nodes
 from agentrail.runtime.shutdown import fault_of_within
 from agentrail.runtime.trust import beat_seconds
 from agentrail.stores.store_names import open_store
+from agentrail.structs import picked_fields
 
 app: Final = App(name="nodes", result_action="return_value")
 
@@ -73,12 +74,8 @@ def listed_nodes(nodes: Iterable[Node], now_ms: int) -> list[ListedNode]:
     """Return the nodes as shown, last seen first."""
     return [
         ListedNode(
-            id=one.id,
+            **picked_fields(one, "id", "address", "version", "load", "lease_ms"),
             state=decide_state(one, now_ms),
-            address=one.address,
-            version=one.version,
-            load=one.load,
-            lease_ms=one.lease_ms,
             seen_ago_ms=max(now_ms - one.seen_at_ms, 0),
         )
         for one in sorted(nodes, key=lambda one: (-one.seen_at_ms, one.id))
@@ -109,13 +106,9 @@ def list_nodes(
 ) -> Exit:
     with closing(_open(place)) as store:
         for one in listed_nodes(store.nodes(), store.now_ms()):
-            if as_json:
-                say(json.dumps(asdict(one)))
-            else:
-                seen = f"{one.seen_ago_ms / 1000:.1f} s ago"
-                say(
-                    f"{one.id}  {one.state:5}  {one.load:5}  {one.version or '-'}  {seen}  {one.address or '-'}"
-                )
+            seen = f"{one.seen_ago_ms / 1000:.1f} s ago  {one.address or '-'}"
+            line = f"{one.id}  {one.state:5}  {one.load:5}  {one.version or '-'}  {seen}"
+            say(json.dumps(asdict(one)) if as_json else line)
     return Exit.DONE
 
 

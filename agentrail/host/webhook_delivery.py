@@ -199,7 +199,7 @@ class WebhookDelivery:
         self._webhooks = webhooks
         self._supervisor = supervisor
         self._survives = survives
-        self._is_shared = survives and bool(supervisor.shared_node)
+        self.is_shared: bool = survives and bool(supervisor.shared_node)  # other nodes deliver webhooks too
         self._send: SendWebhook = webhooks.send or WebhookSender(webhooks.allowed)
         self._queue = WebhookQueue()
         self._watches: dict[tuple[str, str, str, str], WebhookWatch] = {}
@@ -261,7 +261,7 @@ class WebhookDelivery:
         watch = self._watches.get(key)
         if watch is None or not (track.standing.has_ended or track.standing.status == "waiting"):
             return
-        if self._is_shared and not is_certain and is_without_session(track.standing):
+        if self.is_shared and not is_certain and is_without_session(track.standing):
             words = self._supervisor.last_words(watch.session_id, scope=watch.tenant_id)
             if words is None or words.how != "parked":
                 return
@@ -294,7 +294,7 @@ class WebhookDelivery:
         """Read pending messages and watched requests. On a shared store those of this node, first adopting those of dead ones."""
         if not self._survives:
             return
-        if self._is_shared:
+        if self.is_shared:
             await self._supervisor.look_at_nodes(self._departures)
             if self._departures.is_first:
                 self._unread += await self._supervisor.adopt_owed(MESSAGES)
@@ -340,11 +340,6 @@ class WebhookDelivery:
             self._end_watch(watch.key)
 
     @property
-    def is_shared(self) -> bool:
-        """Whether other nodes deliver webhooks of the same store."""
-        return self._is_shared
-
-    @property
     def awaited(self) -> tuple[WebhookWatch, ...]:
         return tuple(self._watches.values())
 
@@ -365,7 +360,7 @@ class WebhookDelivery:
                     await self._is_sooner.wait()
 
     async def _try(self, message: WebhookMessage) -> None:
-        is_own = not self._is_shared or await self._is_own(message)
+        is_own = not self.is_shared or await self._is_own(message)
         answer = await self._answer_to(message) if is_own else TryAnswer(is_moved=True)
         settled = self._queue.settle(message.id, answer, now_ms())
         self._tell(settled, answer)
