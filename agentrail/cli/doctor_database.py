@@ -1,6 +1,6 @@
 """Checks of `agentrail doctor` on a shared store: server, tables, rights, nodes, clock, connections. Changes nothing."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import Final
@@ -64,15 +64,18 @@ def look_at_nodes(store: Store, max_connections: int) -> Iterator[Finding]:
         yield _finding("clock", "absent", text, remedy)
     needed = max(len(nodes), 1) * MAX_CONNECTIONS_OF_NODE
     text = f"{needed} for {max(len(nodes), 1)} nodes, and the server allows {max_connections}"
-    if needed < max_connections:
-        yield _finding("connections", "good", text)
-    else:
-        yield _finding("connections", "absent", text, "raise max_connections, or put PgBouncer in front")
+    remedy = None if needed < max_connections else "raise max_connections, or put PgBouncer in front"
+    yield _finding("connections", "good" if remedy is None else "absent", text, remedy)
     yield from _waiting_work(store, nodes)
 
 
 def _differences(nodes: Iterable[Node]) -> Iterator[Finding]:
-    """Report settings that all nodes of a cluster should share."""
+    """Report settings that all nodes of a cluster should share, and addresses that they should not."""
+    for address, count in Counter(one.address for one in nodes if one.address).items():
+        if count > 1:
+            text = f"{count} of them advertise the same address, {address}"
+            remedy = "give each node an address of its own; one that crashed counts until its lease is over"
+            yield _finding("nodes", "absent", text, remedy)
     for name, remedy in (
         ("lease_ms", "give all nodes the same lease"),
         ("digest", "give all nodes the same profiles, or each cluster a database of its own"),

@@ -115,7 +115,8 @@ class Orphans:
         self._has_room = trio.Event()
         self._is_claiming = self._is_unsure = False
         self._dropped_at = float("-inf")
-        self._told: frozenset[str] = frozenset()
+        self._began_ms = 0
+        self._told: set[tuple[str, str]] = set()
         self._told_digests_at = float("-inf")
 
     async def run(self) -> None:
@@ -163,7 +164,8 @@ class Orphans:
         others = [node for node in nodes if node.id != own.id]
         keeping.silence = after_look(keeping.silence, sent_at, trio.current_time(), others)
         self._nodes = nodes
-        self._tell_leases(others)
+        self._began_ms = self._began_ms or sum(node.seen_at_ms for node in nodes if node.id == own.id)
+        self._tell_settings(others)
         silent = silent_nodes(keeping.silence)
         dead = frozenset(node.id for node in others if not is_living(node, silent))
         self._tell_digests(others, dead)
@@ -176,15 +178,23 @@ class Orphans:
             return False
         return self._heartbeat.is_trusted and self._recovery.takes_more
 
-    def _tell_leases(self, others: Iterable[Node]) -> None:
-        own = self._keeping.node.lease_ms
-        unlike = frozenset(node.id for node in others if node.lease_ms not in (0, own))
-        if unlike - self._told:
-            told = (
-                "nodes of this store have other leases than the %g s of this one: %s; use one lease for all"
-            )
-            LOGGER.warning(told, own / 1000, ", ".join(sorted(unlike)))
-        self._told |= unlike
+    def _tell_settings(self, others: Collection[Node]) -> None:
+        """Name nodes with another lease, or with the address of this one."""
+        own = self._keeping.node
+        leases = [node.id for node in others if node.lease_ms not in (0, own.lease_ms)]
+        told = "nodes of this store have other leases than the %g s of this one: %s; use one lease for all"
+        self._tell_once(leases, told, own.lease_ms / 1000)
+        # Without a heartbeat since this one began, it may be a crashed predecessor on this machine.
+        living = [node for node in others if not node.gone_at_ms and node.seen_at_ms > self._began_ms]
+        alike = [node.id for node in living if node.address == own.address != ""]
+        told = "calls to this node can reach others, which advertise %s too: %s; give each node an address of its own"
+        self._tell_once(alike, told, own.address)
+
+    def _tell_once(self, nodes: Collection[str], told: str, setting: object) -> None:
+        fresh = {(told, node) for node in nodes} - self._told
+        if fresh:
+            LOGGER.warning(told, setting, ", ".join(sorted(nodes)))
+        self._told |= fresh
 
     def _tell_digests(self, others: Iterable[Node], dead: frozenset[str]) -> None:
         """Name living nodes with other profiles, once a minute: perhaps two clusters use one database by mistake."""

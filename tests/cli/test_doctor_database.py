@@ -67,6 +67,14 @@ def test_a_server_with_too_few_connections_is_reported():
     assert "absent connections: 10 for 2 nodes, and the server allows 10" in found
 
 
+def test_nodes_with_the_same_address_are_reported():
+    """Calls to one of them reach another, such as after a file with `advertise` was copied. Nodes without an address differ."""
+    address = "http://10.0.0.7:8700"
+    found = shown(store_with(Node(id="n-1", address=address), Node(id="n-2", address=address)))
+    assert f"absent nodes: 2 of them advertise the same address, {address}" in found
+    assert "same address" not in shown(store_with(Node(id="n-1"), Node(id="n-2")))
+
+
 def test_work_that_no_living_node_reads_is_named():
     """Work that no living node reads is named with the codec that it needs."""
     store = store_with(Node(id="n-1", codec=3))

@@ -707,6 +707,23 @@ async def test_different_leases_and_a_wrong_clock_are_reported(caplog):
     assert said.count("differs from that of the store by 86400.0 s") == 1
 
 
+async def test_a_living_node_with_the_same_address_is_reported_once(caplog):
+    """Each reports the other one, and not a crashed predecessor at their address."""
+    store, _ = shared_store()
+    address = "http://127.0.0.1:8700"
+    store.beat(Node(id="n-before", address=address))
+    await trio.sleep(1)
+    async with node_over(store, advertise=address) as (one, _):
+        await trio.sleep(2)
+        assert caplog.messages == []
+        async with node_over(store, advertise=address) as (two, _):
+            await trio.sleep(LEASE)
+            told = "calls to this node can reach others, which advertise {} too: {}; give each node an address of its own"
+            assert sorted(caplog.messages) == sorted(
+                told.format(address, other.shared_node) for other in (one, two)
+            )
+
+
 async def test_a_tree_of_a_higher_codec_waits_and_is_reported():
     """A tree of a higher codec waits and is reported."""
     store, _ = shared_store()
