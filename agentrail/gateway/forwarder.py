@@ -331,13 +331,11 @@ class Forwarder:
         failure.release()
 
     async def _watch(self, node: Node, end: Any) -> None:
-        while True:
+        is_alive = True
+        while is_alive:
             await trio.sleep(_LOOK_SECONDS)
-            try:
-                if not await self.nodes.is_alive(node.id):
-                    break
-            except StoreUnavailable:  # so its state is unknown
-                continue
+            with suppress(StoreUnavailable):  # so its state is unknown
+                is_alive = await self.nodes.is_alive(node.id)
         end()
 
     async def _pass_on(self, call: RouteCall, route: CallRoute, node: Node, exchange: _Exchange) -> None:

@@ -300,18 +300,15 @@ class WebhookDelivery:
                 self._unread += await self._supervisor.adopt_owed(MESSAGES)
                 await self._supervisor.adopt_owed(WATCHES)
         if self._unread:
-            await self._load_messages()
+            messages = await self._read(MESSAGES, decode_owed_message, "a pending webhook")
+            for message in sorted(messages, key=lambda one: one.number):
+                if not self._is_changing(MESSAGES, message.id):  # otherwise settled meanwhile
+                    self._queue.owe(on_time(message, now_ms()))
+            self._is_sooner.set()
             self._unread = 0
         for watch in await self._read(WATCHES, decode_awaited, "an awaited webhook"):
             if watch.key not in self._watches and not self._is_changing(WATCHES, "/".join(watch.key)):
                 self._note(watch)
-
-    async def _load_messages(self) -> None:
-        messages = await self._read(MESSAGES, decode_owed_message, "a pending webhook")
-        for message in sorted(messages, key=lambda one: one.number):
-            if not self._is_changing(MESSAGES, message.id):  # otherwise settled meanwhile
-                self._queue.owe(on_time(message, now_ms()))
-        self._is_sooner.set()
 
     async def _read(self, kind: str, decode: Callable[[OwedRow], T], what: str) -> list[T]:
         found: list[T] = []
