@@ -64,8 +64,8 @@ def look_at_nodes(store: Store, max_connections: int) -> Iterator[Finding]:
         yield _finding("clock", "absent", text, remedy)
     needed = max(len(nodes), 1) * MAX_CONNECTIONS_OF_NODE
     text = f"{needed} for {max(len(nodes), 1)} nodes, and the server allows {max_connections}"
-    remedy = None if needed < max_connections else "raise max_connections, or put PgBouncer in front"
-    yield _finding("connections", "good" if remedy is None else "absent", text, remedy)
+    advice = None if needed < max_connections else "raise max_connections, or put PgBouncer in front"
+    yield _finding("connections", "good" if advice is None else "absent", text, advice)
     yield from _waiting_work(store, nodes)
 
 
