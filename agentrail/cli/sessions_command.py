@@ -15,7 +15,7 @@ from cyclopts import App, Parameter, validators
 from msgspec import MsgspecError
 
 from agentrail import outside
-from agentrail.abc.store import Filters, Store, StoredSession
+from agentrail.abc.store import Filters, OwedStore, Store, StoredSession
 from agentrail.cli import chat_answers
 from agentrail.cli.chat_notices import show_decision
 from agentrail.cli.ctrl_c import interruptible
@@ -68,7 +68,7 @@ from agentrail.errors import AgentrailError, CodecError, JournalCorrupt, OptionE
 from agentrail.runtime.overwriter import note_overwriting
 from agentrail.runtime.persistence import OnDrift, has_other_nodes
 from agentrail.runtime.session_loader import opening_of, read_after
-from agentrail.runtime.session_stores import key_of_notes
+from agentrail.runtime.session_stores import key_of_notes, owed_notes, settle_notes
 from agentrail.runtime.snapshots import is_sound
 from agentrail.stores.memory_store_names import make_notes
 from agentrail.stores.sqlite import SqliteStore
@@ -566,7 +566,10 @@ def _notes_removal(store: Store, found: StoredSession, place: StorePlace) -> Cal
             raise
         return lambda: None
     notes.read(*key)  # while they cannot be removed, the session stays
-    return partial(notes.change, *key, lambda _: "")
+    row = owed_notes(found.scope, found.session, *key)
+    if isinstance(store, OwedStore):  # so that the next process removes them if this one is killed
+        store.change_owed((row,))
+    return partial(settle_notes, store, row, notes)
 
 
 @app.command(help="Copy the whole store to a new file, also while a process writes it.")

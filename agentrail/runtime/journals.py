@@ -10,6 +10,7 @@ from msgspec import MsgspecError
 from msgspec.structs import replace
 
 from agentrail.abc.living_nodes import Departures
+from agentrail.abc.notes import NoteStore
 from agentrail.abc.store import Filters, OwedRow, OwedStore, SharedDraw, Store, StoredSession
 from agentrail.core.journal.step_explanation import ExplainedStep
 from agentrail.core.stack.loaded_stack import PluginEntry
@@ -53,7 +54,7 @@ from agentrail.runtime.session_export import (
 from agentrail.runtime.session_facts import SessionFacts, facts_of_cell, stored_facts
 from agentrail.runtime.session_keys import NO_SCOPE, fault_of_scope, key_of
 from agentrail.runtime.session_loader import PluginFinder, check_may_trim, stored_of
-from agentrail.runtime.session_stores import OwnNotes
+from agentrail.runtime.session_stores import OWED_NOTES, OwnNotes, settle_left_notes, settle_notes
 from agentrail.runtime.shared_resources import Shared
 from agentrail.runtime.spending_book import SessionSpending, SpendingBook
 from agentrail.runtime.tree_secrets import Withheld
@@ -746,19 +747,26 @@ class Journals:
     async def clearing_notes(self, scope: str, session_id: SessionId) -> AsyncIterator[None]:
         """Clear the working notes of a session that the block deletes, or later if the outcome is not known then."""
         notes = await self._notes_of(scope, session_id)
+        if notes is None:
+            yield
+            return
+        keeping, row = self._shared.store_of("delete_session"), notes.owed(scope, session_id)
+        # Owed, then deleted, then cleared: after a crash at any point, the session has its notes, or the next process clears them.
+        if offers(keeping.store, OwedStore):
+            await keeping.write(partial(keeping.store.change_owed, (row,)))
+        left: NoteStore | None = notes.store
         try:
             yield
-            if notes is not None:
-                await notes.clear()
-                notes = None
-        except (OptionError, SessionNotFound, StillNeeded):  # nothing was deleted
-            notes = None
-            raise
+            await notes.clear()
+            left = None
         finally:
-            if notes is not None:
-                keeping = self._shared.store_of("delete_session")
-                look = partial(keeping.store.get, scope, session_id)
-                keeping.writer.repeat("notes", key_of(scope, session_id), partial(notes.clear_unless, look))
+            keeping.writer.repeat(OWED_NOTES, row.id, partial(settle_notes, keeping.store, row, left))
+
+    def settle_left_notes(self) -> None:
+        """Clear notes that an earlier process left when it deleted their sessions, before any session starts."""
+        desks, keeping = self._shared.dependencies.desks, self._shared.keeping
+        if keeping is not None and desks is not None and desks.notes is not None:
+            keeping.writer.repeat(OWED_NOTES, "", partial(settle_left_notes, keeping.store, desks.notes))
 
     async def _notes_of(self, scope: str, session_id: SessionId) -> OwnNotes | None:
         """Return the working notes of a session. Its journal names their owner."""

@@ -6,6 +6,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import trio
 from attrs import frozen
+from msgspec import json
 
 from agentrail.abc import (
     Embedder,
@@ -37,6 +38,7 @@ from agentrail.abc.recall import (
     check_limit,
     fault_of_memory_text,
 )
+from agentrail.abc.store import OwedRow, OwedStore, Store
 from agentrail.core.values.notes_markdown import (
     MAX_NOTE_BYTES,
     NoteTopic,
@@ -52,6 +54,7 @@ from agentrail.messages import JsonValue, SessionId
 from agentrail.otp.crash_text import describe_bug
 from agentrail.outside import Outside
 from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_keys import key_of
 from agentrail.runtime.vector_search import Meanings
 
 T = TypeVar("T")
@@ -230,6 +233,13 @@ class OwnNotes(Notes):
         self._owner = owner
         self._session = session
 
+    @property
+    def store(self) -> NoteStore:
+        return self._desk.store
+
+    def owed(self, scope: str, session_id: str) -> OwedRow:
+        return owed_notes(scope, session_id, self._owner, self._session)
+
     async def read(self) -> str:
         return await self._desk.read(partial(self._desk.store.read, self._owner, self._session))
 
@@ -270,11 +280,6 @@ class OwnNotes(Notes):
 
     async def clear(self) -> None:
         await self._change(lambda _: "")
-
-    def clear_unless(self, look: Callable[[], object]) -> None:
-        """Clear them if a stored session is not found. This blocks."""
-        if look() is None:
-            self._desk.store.change(self._owner, self._session, lambda _: "")
 
     async def _change(self, edit: Callable[[str], str]) -> str:
         return await self._desk.read(partial(self._desk.store.change, self._owner, self._session, edit))
@@ -391,6 +396,7 @@ class StoreDesks:
     def __init__(self, shared: SharedStores, outside: Outside, meanings: Meanings | None = None) -> None:
         self.recall: RecallStore | None = shared.recall
         self._memories = None if shared.recall is None else StoreDesk(shared.recall, outside, meanings)
+        self.notes: NoteStore | None = shared.notes
         self._notes = None if shared.notes is None else StoreDesk(shared.notes, outside)
         self._knowledge = None if shared.knowledge is None else StoreDesk(shared.knowledge, outside, meanings)
 
@@ -429,3 +435,27 @@ def key_of_notes(session_id: SessionId, scope: str, user_data: Mapping[str, Any]
     owner = decide_owner(scope, user_data)
     is_own = scope == owner.tenant and "/" not in session_id
     return owner, session_id if is_own else f"{scope}/{session_id}"
+
+
+OWED_NOTES: Final = "session_notes"
+"""Kind of owed rows about sessions that are deleted before their notes. The bodies are `[SCOPE, SESSION, TENANT, USER, KEY]`."""
+
+
+def owed_notes(scope: str, session_id: str, owner: MemoryOwner, key: str) -> OwedRow:
+    body = json.encode([scope, session_id, owner.tenant, owner.user, key])
+    return OwedRow(kind=OWED_NOTES, id=key_of(scope, session_id), body=body)
+
+
+def settle_notes(store: Store, row: OwedRow, notes: NoteStore | None) -> None:
+    """Drop a row. If `notes` is given, first clear the notes there, unless the session still exists. This blocks."""
+    scope, session, tenant, user, key = json.decode(row.body)
+    if notes is not None and store.get(scope, session) is None:
+        notes.change(MemoryOwner(tenant=tenant, user=user), key, lambda _: "")
+    if offers(store, OwedStore):
+        store.change_owed((), ((row.kind, row.id),))
+
+
+def settle_left_notes(store: Store, notes: NoteStore) -> None:
+    """Clear the notes of all sessions whose deletion an earlier process did not complete. This blocks."""
+    for row in store.owed(OWED_NOTES) if offers(store, OwedStore) else ():
+        settle_notes(store, row, notes)

@@ -97,6 +97,7 @@ class _Keeper:
                         SESSIONS, [_TEMPLATE], name=SupervisorLabel("sessions"), observer=self._hear
                     ) as root:
                         self.supervisor = self._make(root, nursery)
+                        self.supervisor.journals.settle_left_notes()
                         if self._reader is not None:
                             self._reader.open(self.supervisor)
                             nursery.start_soon(self._reader.run, name="reader of events")

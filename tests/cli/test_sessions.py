@@ -238,6 +238,28 @@ async def test_a_session_is_not_deleted_while_its_notes_cannot_be(tmp_path, capf
     assert delete("s-1", place=place) is Exit.DONE
 
 
+async def test_notes_that_a_killed_deletion_left_are_cleared_by_the_next_process(tmp_path, monkeypatch):
+    """The session is deleted, its notes are not: only the owed row still names them."""
+    place = StorePlace(store=f"sqlite:{tmp_path / 'mine.db'}", data_dir=tmp_path)
+    options = {"store": place.store, "memories": f"sqlite:{tmp_path / 'memories'}"}
+    async with open_supervisor(**options) as supervisor:
+        await supervisor.start_session(model="demo:fast", session_id="s-1")
+    notes, owner = NoteFiles(tmp_path / "memories" / "notes"), MemoryOwner(tenant="")
+    notes.change(owner, "s-1", lambda _: "A canary sings.")
+
+    def be_killed(*_):
+        raise SystemExit
+
+    with monkeypatch.context() as patched:
+        patched.setattr(NoteFiles, "change", be_killed)
+        with pytest.raises(SystemExit):
+            delete("s-1", place=place)
+    assert notes.read(owner, "s-1")
+    async with open_supervisor(**options) as supervisor:
+        await supervisor.start_session(model="demo:fast", session_id="s-1")
+        assert notes.read(owner, "s-1") == ""
+
+
 @pytest.mark.journal(18)
 async def test_commands_read_beside_a_process_that_writes_and_those_that_write_say_whose_it_is(
     session, tmp_path, kept

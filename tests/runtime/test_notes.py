@@ -1,7 +1,8 @@
 """Working notes of sessions: where they go, who sees them, and that no byte in front of them changes."""
 
 import itertools
-from contextlib import suppress
+import shutil
+from contextlib import closing, suppress
 
 import pytest
 import trio
@@ -20,7 +21,9 @@ from agentrail.runtime.plugin_requests import run_memory_request
 from agentrail.runtime.retention import DAY_MS, KeepLimits
 from agentrail.runtime.session_stores import NOTHING_OWN, OwnMemories, OwnNotes, OwnStores, StoreDesk
 from agentrail.stores.memory import MemoryStore
+from agentrail.stores.notes_files import NoteFiles
 from agentrail.stores.recall_memory import InMemoryNotes, InMemoryRecall
+from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.faulty_store import CutStore, FaultyStore
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.supervisors import open_nameless
@@ -228,6 +231,52 @@ async def test_notes_are_deleted_although_the_outcome_is_unknown(monkeypatch, ho
         await eventually(lambda: not notes.read(ADA, "s1"))
     assert inner.get("acme", "s1") is None
     assert notes.read(ADA, "s2")
+
+
+class _Images(NoteFiles):
+    """Copies both stores before each call that may change them, as a process that is killed leaves them."""
+
+    def __init__(self, place):
+        super().__init__(place / "now" / "notes")
+        self._place, self.names = place, None
+
+    def keep(self, name):
+        if self.names is not None and name in {"change_owed", "delete", "notes"}:
+            shutil.copytree(self._place / "now", self._place / str(len(self.names)))
+            self.names.append(name)
+
+    def change(self, owner, session, edit):
+        self.keep("notes")
+        return super().change(owner, session, edit)
+
+
+async def test_no_crash_leaves_the_notes_of_a_deleted_session(tmp_path):
+    """At each point, the session has its notes, or the next process clears them before a session with its id starts."""
+    (tmp_path / "now").mkdir()
+    notes = _Images(tmp_path)
+    store = CutStore(SqliteStore(tmp_path / "now/store.db"), notes.keep)
+    async with open_nameless(store=store, recall=InMemoryRecall(), notes=notes) as supervisor:
+        await asked(supervisor, noted("On Fridays."), session_id="s1", scope="acme", user_data=USER)
+        await supervisor.stop_session("s1", scope="acme")
+        notes.names = []
+        await supervisor.delete_session("s1", scope="acme")
+        await eventually(lambda: not store.owed("session_notes"))
+    store.close()
+    found = []
+    for place, name in enumerate(notes.names):
+        left = NoteFiles(tmp_path / str(place) / "notes")
+        with closing(SqliteStore(tmp_path / str(place) / "store.db")) as again:
+            is_kept = again.get("acme", "s1") is not None
+            async with open_nameless(store=again, recall=InMemoryRecall(), notes=left) as supervisor:
+                await supervisor.start_session(
+                    model=ScriptedModel([]),
+                    session_id=None if is_kept else "s1",
+                    scope="acme",
+                    user_data=USER,
+                )
+                assert bool(left.read(ADA, "s1")) == is_kept
+        found.append((name, is_kept))
+    assert found == [("change_owed", True), ("delete", True), ("notes", False), ("change_owed", False)]
 
 
 async def test_the_bytes_before_the_notes_are_a_prefix_over_twenty_turns():
