@@ -1,6 +1,7 @@
 """`agentrail eval` and `agentrail evals`: run cases, compare with a baseline, check judges, make cases of sessions."""
 
 import os
+import shutil
 import signal
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -210,10 +211,21 @@ def _faults_of_options(fail_below: float | None, *files: Path | None) -> Iterato
 
 
 def _write(file: Path, text: str) -> None:
+    """Write a report, in one step where that is possible: on a full disk, an earlier one stays."""
+    place = file.resolve()
+    is_one_step = os.access(place.parent, os.W_OK) and (place.is_file() or not place.exists())
+    written = place.with_name(f".{place.name}.new") if is_one_step else place
     try:
-        file.write_text(text, encoding="utf-8")
+        written.write_text(text, encoding="utf-8")
+        if is_one_step:
+            if place.exists():
+                shutil.copymode(place, written)
+            written.replace(place)
     except OSError as error:
         raise OptionError([f"{file} cannot be written: {error.strerror}"]) from error
+    finally:
+        if is_one_step:
+            written.unlink(missing_ok=True)
 
 
 @evals.command(

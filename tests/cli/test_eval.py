@@ -200,6 +200,15 @@ async def test_a_disk_that_is_full_and_a_reader_that_left_are_no_bugs(desk):
     assert (ran.code, ran.err.splitlines()[-1]) == (
         2, "agentrail: /dev/full cannot be written: No space left on device.",
     )  # fmt: skip
+    report = desk / "report.json"
+    report.write_text("An earlier one.")
+    line = shlex.join(command("eval", "eval.toml", "--store", "memory:", "--report", report.name))
+    full = await trio.run_process(
+        ["sh", "-c", f"ulimit -f 1; {line}"], cwd=desk, check=False, capture_stderr=True
+    )
+    assert (full.returncode, report.read_text()) == (2, "An earlier one."), full.stderr
+    assert b"report.json cannot be written: File too large" in full.stderr
+    assert not [*desk.glob(".report*")]
     script = f"{shlex.join(command('eval', 'eval.toml', '--report', 'report.json'))} | true"
     await trio.run_process(
         ["sh", "-c", script],
