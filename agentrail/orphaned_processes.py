@@ -5,6 +5,7 @@ list of a live run is left alone. Needs `/proc`.
 """
 
 import contextlib
+import errno
 import glob
 import os
 import signal
@@ -89,15 +90,14 @@ class ProcessList:
         try:
             if self._descriptor < 0:
                 self._descriptor = self._open(self._path)
-            os.write(self._descriptor, _line_of(noted))
+            _append(self._descriptor, _line_of(noted))
         except OSError as error:
             LOGGER.warning("processes cannot be recorded in %s: %s", self._path, error)
 
     def _begin_anew(self) -> None:
         new = self._path.with_name(f"{self._path.name}.new")
         try:
-            descriptor = self._open(new)
-            os.write(descriptor, b"".join(map(_line_of, self._alive.values())))
+            descriptor = self._open(new, self._alive.values())
             new.replace(self._path)
         except OSError as error:
             LOGGER.warning("%s cannot be rewritten: %s", self._path, error)
@@ -106,14 +106,19 @@ class ProcessList:
         self._descriptor, self._ended = descriptor, 0
 
     @staticmethod
-    def _open(path: Path) -> int:
+    def _open(path: Path, noted: Iterable[NotedProcess] = ()) -> int:
         # Existing files are not opened: neither a link nor a file of another user.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(path, flags, 0o600)
         pid = own_pid()
         own = read_process_status(pid)
-        if own is not None:
-            os.write(descriptor, _line_of(NotedProcess(pid=pid, started=own.started, boot=_boot())))
+        runner = () if own is None else (NotedProcess(pid=pid, started=own.started, boot=_boot()),)
+        try:
+            _append(descriptor, b"".join(map(_line_of, (*runner, *noted))))
+        except OSError:  # what is left would refuse the next attempt
+            os.close(descriptor)
+            path.unlink()
+            raise
         return descriptor
 
 
@@ -194,6 +199,14 @@ def _noted_in(path: Path, lines: bytes) -> Iterator[NotedProcess]:
             yield _NOTES.decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             LOGGER.warning("%s: line %d is ignored: %s", path, number, error)
+
+
+def _append(descriptor: int, lines: bytes) -> None:
+    """Append lines, or on a full disk nothing: half a line would spoil the next one."""
+    size = os.fstat(descriptor).st_size
+    if os.write(descriptor, lines) < len(lines):
+        os.ftruncate(descriptor, size)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _line_of(noted: NotedProcess) -> bytes:

@@ -1,11 +1,12 @@
 """What a run that died has left behind is ended by the next one, and never a process that merely has its number (docs: durability)."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -199,6 +200,40 @@ def test_a_long_run_has_a_short_list(store, started, monkeypatch):
     one.close()
     assert [*store.parent.iterdir()] == [path]
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+@contextmanager
+def full_disk(most):
+    """No file of this process grows beyond so many bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_once_a_full_disk_has_room_again_processes_are_recorded(store, started, monkeypatch):
+    """Neither half a line nor half a file is left of earlier attempts: it would spoil the next line, or refuse the next file."""
+    one = list_beside(store, "n-1")
+    first, second = started(), started()
+    with full_disk(20):  # half of the first line
+        one.started(first.pid, MARK)
+    one.started(first.pid, MARK)
+    (path,) = store.parent.iterdir()
+    with full_disk(path.stat().st_size + 20):
+        one.started(second.pid, MARK)
+    one.started(second.pid, MARK)
+    assert [msgspec.json.decode(line)["pid"] for line in path.read_bytes().splitlines()] == [
+        os.getpid(), first.pid, second.pid,
+    ]  # fmt: skip
+    monkeypatch.setattr(orphaned_processes, "MAX_ENDED_NOTED", 0)
+    with full_disk(path.stat().st_size - 20):
+        one.ended(first.pid, MARK)
+    assert [*store.parent.iterdir()] == [path]
+    one.ended(second.pid, MARK)
+    assert len(path.read_bytes().splitlines()) == 1
+    one.close()
 
 
 def test_a_link_where_the_list_should_be_is_not_written_through(store, started, caplog):
