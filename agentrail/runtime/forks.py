@@ -60,18 +60,12 @@ _CONFIG_OF: Final[Mapping[str, tuple[str, ...]]] = {
 _FIELDS: Final = frozenset(SessionConfig.__struct_fields__) - {"session_id", "path"}
 
 
+@attrs.frozen(eq=False)
 class Forks:
-    def __init__(
-        self,
-        shared: Shared,
-        journals: Journals,
-        *,
-        check_free: Callable[[str, SessionId], None],
-        begin: Callable[[SessionCell, Workspace, Restart], object],
-    ) -> None:
-        self._shared = shared
-        self._journals = journals
-        self._check_free, self._begin = check_free, begin
+    _shared: Shared
+    _journals: Journals
+    _check_free: Callable[[str, SessionId], None] = attrs.field(kw_only=True)
+    _begin: Callable[[SessionCell, Workspace, Restart], object] = attrs.field(kw_only=True)
 
     async def look_back(self, cell: SessionCell, read: Callable[[Journal], T]) -> T:
         return await self._journals.look_back(cell, read)

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 import trio
+from attrs import define, field
 from msgspec import MsgspecError
 from msgspec.structs import replace
 
@@ -54,7 +55,7 @@ from agentrail.runtime.session_export import (
 from agentrail.runtime.session_facts import SessionFacts, facts_of_cell, stored_facts
 from agentrail.runtime.session_keys import NO_SCOPE, fault_of_scope, key_of
 from agentrail.runtime.session_loader import PluginFinder, check_may_trim, stored_of
-from agentrail.runtime.session_stores import OWED_NOTES, OwnNotes, settle_left_notes, settle_notes
+from agentrail.runtime.session_stores import OWED_NOTES, OwnNotes, owed_notes, settle_left_notes, settle_notes
 from agentrail.runtime.shared_resources import Shared
 from agentrail.runtime.spending_book import SessionSpending, SpendingBook
 from agentrail.runtime.tree_secrets import Withheld
@@ -66,19 +67,14 @@ MAX_ADOPTED: Final = 100_000
 """Rows of dead nodes adopted at once. All of a kind go to one node, so that messages of one request keep their order."""
 
 
+@define(eq=False)
 class Journals:
-    def __init__(
-        self,
-        shared: Shared,
-        *,
-        known: Callable[[str], SessionCell | None],
-        seen: Callable[[str], SessionCell | None],
-    ) -> None:
-        self._shared = shared
-        self._known, self._seen = known, seen
-        self._book: SpendingBook | None = None
-        self._booking = trio.Lock()
-        self._adopting: set[str] = set()
+    _shared: Shared
+    _known: Callable[[str], SessionCell | None] = field(kw_only=True)
+    _seen: Callable[[str], SessionCell | None] = field(kw_only=True)
+    _book: SpendingBook | None = field(init=False, default=None)
+    _booking: trio.Lock = field(init=False, factory=trio.Lock)
+    _adopting: set[str] = field(init=False, factory=set)
 
     async def find(
         self,
@@ -750,11 +746,12 @@ class Journals:
         if notes is None:
             yield
             return
-        keeping, row = self._shared.store_of("delete_session"), notes.owed(scope, session_id)
+        keeping = self._shared.store_of("delete_session")
+        row = owed_notes(scope, session_id, notes.owner, notes.session)
         # Owed, then deleted, then cleared: after a crash at any point, the session has its notes, or the next process clears them.
         if offers(keeping.store, OwedStore):
             await keeping.write(partial(keeping.store.change_owed, (row,)))
-        left: NoteStore | None = notes.store
+        left: NoteStore | None = notes.desk.store
         try:
             yield
             await notes.clear()

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 import trio
-from attrs import frozen
+from attrs import define, field, frozen
 
 from agentrail.abc.living_nodes import is_first_alike
 from agentrail.abc.store import Filters, Store, StoredSession
@@ -142,32 +142,25 @@ class SweepPlan:
         return ((scope, size) for scope, size in self._sizes.items() if most is not None and size > most)
 
 
+@define(eq=False)
 class Retention:
-    def __init__(  # noqa: PLR0913 - the collaborators of a sweep
-        self,
-        store: Store,
-        limits: KeepLimits,
-        node: str,
-        outside: Outside,
-        write: Write,
-        *,
-        after_removing: Callable[[], object] | None = None,
-    ) -> None:
-        self._store = store
-        self._limits = limits
-        self._node = node
-        self._outside = outside
-        self._write = write
-        self._after_removing = after_removing
-        self._scope = trio.CancelScope()
-        # For sessions without an owner, by the hash of their last record: an unchanged size is measured once.
-        self._measured: dict[tuple[str, str], tuple[bytes, int, int]] = {}
-        self._ahead_ms = float("inf")  # of the store's clock, compared with Trio's
-        self.clearing_notes: Callable[..., AbstractAsyncContextManager[None]] = lambda *_: nullcontext()
-        self.deleted: int = 0
-        self.deleted_bytes: int = 0
-        self.still_needed: int = 0
-        self.sweeps: int = 0
+    _store: Store
+    _limits: KeepLimits
+    _node: str
+    _outside: Outside
+    _write: Write
+    _after_removing: Callable[[], object] | None = field(default=None, kw_only=True)
+    _scope: trio.CancelScope = field(init=False, factory=trio.CancelScope)
+    # For sessions without an owner, by the hash of their last record: an unchanged size is measured once.
+    _measured: dict[tuple[str, str], tuple[bytes, int, int]] = field(init=False, factory=dict)
+    _ahead_ms: float = field(init=False, default=float("inf"))  # of the store's clock, compared with Trio's
+    clearing_notes: Callable[..., AbstractAsyncContextManager[None]] = field(
+        init=False, default=lambda *_: nullcontext()
+    )
+    deleted: int = field(init=False, default=0)
+    deleted_bytes: int = field(init=False, default=0)
+    still_needed: int = field(init=False, default=0)
+    sweeps: int = field(init=False, default=0)
 
     async def run(self) -> None:
         """Sweep after some seconds and then each hour, until `stop` is called."""

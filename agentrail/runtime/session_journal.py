@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 import msgspec
 import trio
+from attrs import define, field
 
 from agentrail.abc import Refusal
 from agentrail.abc.store import Append, Standing, StoredSnapshot
@@ -148,24 +149,15 @@ class KeptJournal(Protocol):
     def files(self) -> FileNotes: ...
 
 
+@define(eq=False)
 class NotingKeeper:
-    __slots__ = ("_call_id", "_deliver", "_effect_id", "_has_command", "_noted", "_notes", "_tool")
-
-    def __init__(
-        self,
-        notes: FileNotes,
-        deliver: Callable[[object], None],
-        effect_id: EffectId,
-        call_id: CallId,
-        tool: str,
-    ) -> None:
-        self._notes = notes
-        self._deliver = deliver
-        self._effect_id = effect_id
-        self._call_id = call_id
-        self._tool = tool
-        self._has_command = False
-        self._noted: dict[str, FileWrite] = {}
+    _notes: FileNotes
+    _deliver: Callable[[object], None]
+    _effect_id: EffectId
+    _call_id: CallId
+    _tool: str
+    _has_command: bool = field(init=False, default=False)
+    _noted: dict[str, FileWrite] = field(init=False, factory=dict)
 
     async def keep(self, changes: Sequence[FileWrite], contents: Mapping[str, bytes]) -> Refusal | None:
         secret = await self._secret_ones(contents)
@@ -266,20 +258,12 @@ class WorkGuard(Protocol):
         """Whether a session may begin work. Otherwise `let_begin` of the journal is called once it may."""
 
 
+@define(eq=False)
 class Stepped:
-    __slots__ = ("after", "before", "drafts", "effects")
-
-    def __init__(
-        self,
-        before: SessionState,
-        after: SessionState,
-        effects: tuple[Effect, ...],
-        drafts: tuple[Draft, ...],
-    ) -> None:
-        self.before: SessionState = before
-        self.after: SessionState = after
-        self.effects: tuple[Effect, ...] = effects
-        self.drafts: tuple[Draft, ...] = drafts
+    before: SessionState
+    after: SessionState
+    effects: tuple[Effect, ...]
+    drafts: tuple[Draft, ...]
 
 
 class SessionJournal:

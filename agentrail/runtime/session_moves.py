@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final, Protocol
 
 import trio
+from attrs import define, field
 
 from agentrail.abc.store import Node, Store
 from agentrail.errors import AgentrailError, HeldBy, OptionError, SessionNotFound
@@ -77,20 +78,14 @@ def decide_targets(wanted: str | None, own: str, living: Iterable[Node]) -> list
     raise OptionError([fault + ", ".join(one.id for one in others) if others else "no other node is alive"])
 
 
+@define(eq=False)
 class Moves:
     """Moves sessions of one supervisor."""
 
-    def __init__(
-        self,
-        shared: Shared,
-        *,
-        known: Callable[[str], SessionCell | None],
-        left_to_others: Callable[[str, SessionId], AbstractContextManager[None]],
-    ) -> None:
-        self._shared = shared
-        self._known = known
-        self._left_to_others = left_to_others
-        self._others: OtherNodes | None = None
+    _shared: Shared
+    _known: Callable[[str], SessionCell | None] = field(kw_only=True)
+    _left_to_others: Callable[[str, SessionId], AbstractContextManager[None]] = field(kw_only=True)
+    _others: OtherNodes | None = field(init=False, default=None)
 
     def call_nodes(self, others: OtherNodes | None) -> None:
         """Set how other nodes are called. A gateway does this while it is open."""

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import trio
-from attrs import frozen
+from attrs import evolve, frozen
 from msgspec import json
 
 from agentrail.abc import (
@@ -132,37 +132,25 @@ def decide_owner(scope: str, user_data: Mapping[str, Any]) -> MemoryOwner:
     )
 
 
+@frozen(eq=False)
 class OwnMemories(Memories):
-    __slots__ = ("_desk", "_owner", "_session", "_tell")
-
-    def __init__(
-        self,
-        desk: StoreDesk[RecallStore],
-        owner: MemoryOwner,
-        session: str = "",
-        tell: Callable[[str], None] | None = None,
-    ) -> None:
-        self._tell = tell
-        self._desk = desk
-        self._owner = owner
-        self._session = session
-
-    @property
-    def owner(self) -> MemoryOwner:
-        return self._owner
+    _desk: StoreDesk[RecallStore]
+    owner: MemoryOwner
+    _session: str = ""
+    _tell: Callable[[str], None] | None = None
 
     def telling(self, tell: Callable[[str], None]) -> "OwnMemories":
-        return OwnMemories(self._desk, self._owner, self._session, tell)
+        return evolve(self, tell=tell)
 
     async def put(self, text: str, *, tags: Iterable[str] = (), entry_id: str | None = None) -> MemoryEntry:
         minted = f"m-{self._desk.outside.ids(8)}" if entry_id is None else entry_id
         entry = MemoryEntry(id=minted, text=text, tags=tags, session=self._session, at_ms=now_ms())
-        await self._desk.write(partial(self._desk.store.put, self._owner, entry))
-        self._desk.look_after(VectorRecall, self._owner.tenant, is_new=True)
+        await self._desk.write(partial(self._desk.store.put, self.owner, entry))
+        self._desk.look_after(VectorRecall, self.owner.tenant, is_new=True)
         return entry
 
     async def get(self, entry_id: str) -> MemoryEntry | None:
-        return await self._desk.read(partial(self._desk.store.get, self._owner, entry_id))
+        return await self._desk.read(partial(self._desk.store.get, self.owner, entry_id))
 
     async def search(
         self, query: str, *, tags_any: Iterable[str] = (), tags_all: Iterable[str] = (), limit: int = 5
@@ -170,24 +158,24 @@ class OwnMemories(Memories):
         tags = TagFilter(any_of=tags_any, all_of=tags_all)
         check_limit(limit, MAX_FOUND)
         store = self._desk.store
-        meaning = await self._desk.meaning_of(VectorRecall, self._owner.tenant, query, self._tell)
+        meaning = await self._desk.meaning_of(VectorRecall, self.owner.tenant, query, self._tell)
         if meaning is None:
-            return await self._desk.read(partial(store.search, self._owner, query, tags, limit=limit))
-        both = partial(search_both, store, self._owner, query, meaning, tags)
+            return await self._desk.read(partial(store.search, self.owner, query, tags, limit=limit))
+        both = partial(search_both, store, self.owner, query, meaning, tags)
         return await self._desk.read(partial(both, limit=limit))
 
     async def newest(
         self, *, tags_any: Iterable[str] = (), tags_all: Iterable[str] = (), limit: int = 20
     ) -> tuple[MemoryEntry, ...]:
         tags = TagFilter(any_of=tags_any, all_of=tags_all)
-        return await self._desk.read(partial(self._desk.store.list, self._owner, tags, limit=limit))
+        return await self._desk.read(partial(self._desk.store.list, self.owner, tags, limit=limit))
 
     async def delete(self, entry_id: str) -> bool:
-        return await self._desk.write(partial(self._desk.store.delete, self._owner, entry_id))
+        return await self._desk.write(partial(self._desk.store.delete, self.owner, entry_id))
 
     async def forget(self) -> Forgotten:
         """Delete all memories of the owner. For programs, not for tools."""
-        return await self._desk.write(partial(self._desk.store.forget, self._owner))
+        return await self._desk.write(partial(self._desk.store.forget, self.owner))
 
 
 def search_both(  # noqa: PLR0913 - same as the port, and the vector of the query
@@ -225,23 +213,14 @@ def json_of_memory(entry: MemoryEntry) -> JsonValue:
 # Working notes: a `NOTES.md` for each session.
 
 
+@frozen(eq=False)
 class OwnNotes(Notes):
-    __slots__ = ("_desk", "_owner", "_session")
-
-    def __init__(self, desk: StoreDesk[NoteStore], owner: MemoryOwner, session: str) -> None:
-        self._desk = desk
-        self._owner = owner
-        self._session = session
-
-    @property
-    def store(self) -> NoteStore:
-        return self._desk.store
-
-    def owed(self, scope: str, session_id: str) -> OwedRow:
-        return owed_notes(scope, session_id, self._owner, self._session)
+    desk: StoreDesk[NoteStore]
+    owner: MemoryOwner
+    session: str
 
     async def read(self) -> str:
-        return await self._desk.read(partial(self._desk.store.read, self._owner, self._session))
+        return await self.desk.read(partial(self.desk.store.read, self.owner, self.session))
 
     async def topics(self) -> tuple[NoteTopic, ...]:
         return topics_of(await self.read())
@@ -282,21 +261,17 @@ class OwnNotes(Notes):
         await self._change(lambda _: "")
 
     async def _change(self, edit: Callable[[str], str]) -> str:
-        return await self._desk.read(partial(self._desk.store.change, self._owner, self._session, edit))
+        return await self.desk.read(partial(self.desk.store.change, self.owner, self.session, edit))
 
 
+@frozen(eq=False)
 class OwnKnowledge(Knowledge):
-    __slots__ = ("_desk", "_reader", "_tell")
-
-    def __init__(
-        self, desk: StoreDesk[KnowledgeStore], reader: MemoryOwner, tell: Callable[[str], None] | None = None
-    ) -> None:
-        self._desk = desk
-        self._tell = tell
-        self._reader = reader
+    _desk: StoreDesk[KnowledgeStore]
+    _reader: MemoryOwner
+    _tell: Callable[[str], None] | None = None
 
     def telling(self, tell: Callable[[str], None]) -> "OwnKnowledge":
-        return OwnKnowledge(self._desk, self._reader, tell)
+        return evolve(self, tell=tell)
 
     async def bases(self) -> tuple[KnowledgeBase, ...]:
         return await self._desk.read(partial(self._desk.store.bases, self._reader))

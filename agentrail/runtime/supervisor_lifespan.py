@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import trio
-from attrs import frozen
+from attrs import define, field, frozen
 
 from agentrail.abc import NO_HOST, HostHooks, ResolveProvider
 from agentrail.abc.store import NODE_LEASE_SECONDS, Store
@@ -66,24 +66,19 @@ STOP_WITHIN_SECONDS: Final = 10.0
 """Seconds that closing a supervisor waits for its sessions before the rest is cancelled."""
 
 
+@define(eq=False)
 class _Keeper:
     """The task that holds the sessions' supervisor open. Cancellation of the body does not reach it, so it closes in order."""
 
-    def __init__(
-        self,
-        make: Callable[[Supervisor, trio.Nursery], SessionSupervisor],
-        keeping: Keeping | None,
-        reader: EventReader | None,
-    ) -> None:
-        self._make = make
-        self._keeping = keeping
-        self._reader = reader
-        self.up = trio.Event()
-        self.leave = trio.Event()
-        self.opening = trio.CancelScope()
-        self.body = trio.CancelScope()
-        self.supervisor: SessionSupervisor | None = None
-        self.failure = Kept()
+    _make: Callable[[Supervisor, trio.Nursery], SessionSupervisor]
+    _keeping: Keeping | None
+    _reader: EventReader | None
+    up: trio.Event = field(init=False, factory=trio.Event)
+    leave: trio.Event = field(init=False, factory=trio.Event)
+    opening: trio.CancelScope = field(init=False, factory=trio.CancelScope)
+    body: trio.CancelScope = field(init=False, factory=trio.CancelScope)
+    supervisor: SessionSupervisor | None = field(init=False, default=None)
+    failure: Kept = field(init=False, factory=Kept)
 
     async def run(self) -> None:
         """Hold it open until `leave` is set. A `SystemExit` of a session, or a similar exception, ends it sooner."""

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final
 
 import trio
+from attrs import field, frozen
 from msgspec.structs import replace
 
 from agentrail.abc import Memories
@@ -39,17 +40,12 @@ _OVERWRITE_PAUSE_SECONDS: Final = 0.5
 """Seconds between attempts to overwrite while a reader blocks it."""
 
 
+@frozen(eq=False)
 class UserErasure:
-    def __init__(
-        self,
-        shared: Shared,
-        *,
-        known: Callable[[str], SessionCell | None],
-        sessions: Callable[[], tuple[Session, ...]],
-        stop: Callable[[str, str], Awaitable[None]],
-    ) -> None:
-        self._shared = shared
-        self._known, self._sessions, self._stop = known, sessions, stop
+    _shared: Shared
+    _known: Callable[[str], SessionCell | None] = field(kw_only=True)
+    _sessions: Callable[[], tuple[Session, ...]] = field(kw_only=True)
+    _stop: Callable[[str, str], Awaitable[None]] = field(kw_only=True)
 
     async def forget_user(self, user_id: str, *, tenant_id: str = "") -> ForgottenUser:
         """Erase a user: end their sessions, erase the sessions' content, and delete the user's memories. Safe to repeat.
