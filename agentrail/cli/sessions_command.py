@@ -66,7 +66,8 @@ from agentrail.core.session.recovery import decisions_of
 from agentrail.core.session.views import status_of
 from agentrail.errors import AgentrailError, CodecError, JournalCorrupt, OptionError, StoreUnavailable
 from agentrail.runtime.overwriter import note_overwriting
-from agentrail.runtime.persistence import OnDrift, has_other_nodes
+from agentrail.runtime.persistence import BEHIND, OnDrift, has_other_nodes
+from agentrail.runtime.session_keys import key_of
 from agentrail.runtime.session_loader import opening_of, read_after
 from agentrail.runtime.session_stores import key_of_notes, owed_notes, settle_notes
 from agentrail.runtime.snapshots import is_sound
@@ -543,6 +544,8 @@ def delete(
         is_owed = not has_other_nodes(opened)  # a database overwrites nothing
         note_overwriting(opened, is_owed=is_owed)
         size = opened.delete(found.scope, found.session)
+        if isinstance(opened, OwedStore):  # lost records of it are not those of a new session with its id
+            opened.change_owed((), ((BEHIND, key_of(found.scope, found.session)),))
         remove_notes()
         is_owed = is_owed and not overwrite(opened)  # no session is delayed by it here
         note_overwriting(opened, is_owed=is_owed)

@@ -741,12 +741,13 @@ class Journals:
 
     @asynccontextmanager
     async def clearing_notes(self, scope: str, session_id: SessionId) -> AsyncIterator[None]:
-        """Clear the working notes of a session that the block deletes, or later if the outcome is not known then."""
+        """Drop the loss and the notes of a session that the block deletes. The notes also later, if the outcome is not known then."""
         notes = await self._notes_of(scope, session_id)
+        keeping = self._shared.store_of("delete_session")
         if notes is None:
             yield
+            keeping.forget_behind(scope, session_id)
             return
-        keeping = self._shared.store_of("delete_session")
         row = owed_notes(scope, session_id, notes.owner, notes.session)
         # Owed, then deleted, then cleared: after a crash at any point, the session has its notes, or the next process clears them.
         if offers(keeping.store, OwedStore):
@@ -754,6 +755,7 @@ class Journals:
         left: NoteStore | None = notes.desk.store
         try:
             yield
+            keeping.forget_behind(scope, session_id)
             await notes.clear()
             left = None
         finally:
@@ -763,7 +765,8 @@ class Journals:
         """Clear notes that an earlier process left when it deleted their sessions, before any session starts."""
         desks, keeping = self._shared.dependencies.desks, self._shared.keeping
         if keeping is not None and desks is not None and desks.notes is not None:
-            keeping.writer.repeat(OWED_NOTES, "", partial(settle_left_notes, keeping.store, desks.notes))
+            settle = partial(settle_left_notes, keeping.store, desks.notes.store)
+            keeping.writer.repeat(OWED_NOTES, "", settle)
 
     async def _notes_of(self, scope: str, session_id: SessionId) -> OwnNotes | None:
         """Return the working notes of a session. Its journal names their owner."""

@@ -371,8 +371,7 @@ class StoreDesks:
     def __init__(self, shared: SharedStores, outside: Outside, meanings: Meanings | None = None) -> None:
         self.recall: RecallStore | None = shared.recall
         self._memories = None if shared.recall is None else StoreDesk(shared.recall, outside, meanings)
-        self.notes: NoteStore | None = shared.notes
-        self._notes = None if shared.notes is None else StoreDesk(shared.notes, outside)
+        self.notes = None if shared.notes is None else StoreDesk(shared.notes, outside)
         self._knowledge = None if shared.knowledge is None else StoreDesk(shared.knowledge, outside, meanings)
 
     def memories_of(self, owner: MemoryOwner) -> Memories | None:
@@ -385,18 +384,17 @@ class StoreDesks:
         return await OwnMemories(self._memories, owner).forget()
 
     async def forget_notes(self, owner: MemoryOwner) -> int:
-        if self._notes is None:
+        if self.notes is None:
             await trio.lowlevel.checkpoint()
             return 0
-        return await self._notes.read(partial(self._notes.store.forget, owner))
+        return await self.notes.read(partial(self.notes.store.forget, owner))
 
     def notes_of(self, session_id: SessionId, scope: str, user_data: Mapping[str, Any]) -> OwnNotes | None:
-        if self._notes is None:
-            return None
-        return OwnNotes(self._notes, *key_of_notes(session_id, scope, user_data))
+        notes = self.notes
+        return None if notes is None else OwnNotes(notes, *key_of_notes(session_id, scope, user_data))
 
     def of(self, session_id: SessionId, scope: str, user_data: Mapping[str, Any]) -> OwnStores:
-        if self._memories is None and self._notes is None and self._knowledge is None:
+        if self._memories is None and self.notes is None and self._knowledge is None:
             return NOTHING_OWN
         owner = decide_owner(scope, user_data)
         return OwnStores(

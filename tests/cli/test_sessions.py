@@ -238,6 +238,17 @@ async def test_a_session_is_not_deleted_while_its_notes_cannot_be(tmp_path, capf
     assert delete("s-1", place=place) is Exit.DONE
 
 
+async def test_delete_drops_what_was_noted_of_lost_records(tmp_path):
+    """A new session with its id would be refused because of them."""
+    place = StorePlace(store=f"sqlite:{tmp_path / 'mine.db'}", data_dir=tmp_path)
+    async with open_supervisor(store=place.store) as supervisor:
+        await supervisor.start_session(model="demo:fast", session_id="s-1")
+        await supervisor.change_owed([OwedRow(kind="journal_behind", id="s-1", body=b"1 9")])
+    assert delete("s-1", place=place) is Exit.DONE
+    with closing(SqliteStore(tmp_path / "mine.db")) as store:
+        assert store.owed("journal_behind") == ()
+
+
 async def test_notes_that_a_killed_deletion_left_are_cleared_by_the_next_process(tmp_path, monkeypatch):
     """The session is deleted, its notes are not: only the owed row still names them."""
     place = StorePlace(store=f"sqlite:{tmp_path / 'mine.db'}", data_dir=tmp_path)

@@ -14,6 +14,7 @@ from agentrail.outside import installed
 from agentrail.plugins.human_approval import HumanApproval
 from agentrail.runtime.persistence import BEHIND
 from agentrail.runtime.session_clock import now_ms, store_now_ms
+from agentrail.stores.recall_memory import InMemoryNotes
 from agentrail.testing.models import FunctionModel, calls, says
 from tests.runtime.nodes import Connection, Machine, node_over, shared_store, taken_by
 from tests.runtime.rig import eventually, on_virtual_time, open_over, until
@@ -540,6 +541,20 @@ async def test_lost_records_are_found_among_those_of_thousands_of_sessions():
     async with node_over(store, resume="none") as (two, _):
         with pytest.raises(JournalBehind, match="record 3"):
             await two.resume_session("s2400", **hanging())
+
+
+@pytest.mark.parametrize("make_notes", [lambda: None, InMemoryNotes])
+async def test_a_new_session_with_the_id_of_a_deleted_one_has_lost_no_records(make_notes):
+    """What was noted of the deleted one would refuse it."""
+    store, _ = shared_store()
+    async with node_over(store, notes=make_notes()) as (one, _):
+        session = await one.start_session(session_id="s", **hanging())
+        await session.stop()
+        store.change_owed([OwedRow(kind=BEHIND, id="s", body=b"1 9")])
+        await one.delete_session("s")
+        await one.start_session(session_id="s", **hanging())
+    async with node_over(store, resume="none") as (two, _):
+        await two.resume_session("s", **hanging())
 
 
 async def test_a_hibernated_session_that_another_node_woke_ends_its_readers():
