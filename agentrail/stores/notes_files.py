@@ -59,7 +59,12 @@ class NoteFiles:
         """Replace the notes of a session. See `NoteStore.change`."""
         path = self.path_of(owner, session)
         with self._turn, self._said(path):
-            old = _read(path)
+            try:
+                old = _read(path)
+            except NotAStore:
+                if edit("-"):  # notes that are cleared need not be read, and a deleted session leaves none
+                    raise
+                old = ""
             new = edit(old)
             if new and new != old:
                 _make_directories(self.directory, path.parent)

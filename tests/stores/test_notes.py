@@ -82,7 +82,7 @@ def test_a_file_is_for_its_owner_alone_and_reads_well(tmp_path):
     ],
 )
 def test_what_can_be_no_notes_is_left_alone(tmp_path, spoil, said):
-    """It is neither read nor written over: a person put it there, and is told what to do."""
+    """It is neither read nor written over: a person put it there, and is told what to do. It goes with its session."""
     store = NoteFiles(tmp_path)
     path = store.path_of(ADA, "s1")
     path.parent.mkdir(parents=True)
@@ -93,6 +93,8 @@ def test_what_can_be_no_notes_is_left_alone(tmp_path, spoil, said):
     with pytest.raises(NotAStore, match=said):
         store.change(ADA, "s1", lambda _: "mine")
     assert (path.lstat().st_ino, path.lstat().st_mtime) == (before.st_ino, before.st_mtime)
+    assert store.change(ADA, "s1", lambda _: "") == ""  # of a deleted session
+    assert not os.path.lexists(path)
 
 
 @given(st.sets(st.text(max_size=5) | st.text("aA.-_/", max_size=3), max_size=8))
