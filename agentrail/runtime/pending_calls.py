@@ -27,7 +27,7 @@ from agentrail.errors import (
     StopNotWritten,
     StoreUnavailable,
 )
-from agentrail.outside import Outside, current, current_run
+from agentrail.outside import Outside, current_run
 
 _STOPS: Final = (AbortCycle, AbortTool, StopSession)
 
@@ -73,31 +73,22 @@ class PendingCall:
 _NO_CALLS: Final[dict[SignalId, PendingCall]] = {}
 
 
+def _run() -> trio.lowlevel.TrioToken | None:
+    return current_run() if trio.lowlevel.in_trio_run() else None
+
+
+@define(eq=False)  # with slots: there is one for each of ten thousand idle sessions
 class PendingCalls:
     """The pending calls of one session. Survives its restarts."""
 
-    # There is one for each of ten thousand idle sessions.
-    __slots__ = (
-        "__weakref__",
-        "_count",
-        "_down",
-        "_is_rested",
-        "_outside",
-        "_prefix",
-        "_session_id",
-        "_waiting",
-        "run",
-    )
-
-    def __init__(self, session_id: str, outside: Outside | None = None) -> None:
-        self._session_id = session_id
-        self._outside = outside or current()
-        self._waiting = _NO_CALLS
-        self.run = current_run() if trio.lowlevel.in_trio_run() else None
-        self._down: str | None = None
-        self._is_rested = False
-        self._prefix = ""
-        self._count = 0
+    _session_id: str
+    _outside: Outside
+    _waiting: dict[SignalId, PendingCall] = field(init=False, default=_NO_CALLS)
+    run: trio.lowlevel.TrioToken | None = field(init=False, factory=_run)
+    _down: str | None = field(init=False, default=None)
+    _is_rested: bool = field(init=False, default=False)
+    _prefix: str = field(init=False, default="")
+    _count: int = field(init=False, default=0)
 
     def mint(self) -> SignalId:
         """Generate the next signal id, unique for this session across processes."""
