@@ -21,7 +21,7 @@ from agentrail.cli.exit_codes import Exit
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.screen import DirectScreen, Screen
 from agentrail.cli.stdio import OutputClosed, OutputFailed
-from agentrail.cli.terminal.styles import Ink, decide_colors, decide_unicode, draw_text, in_ascii
+from agentrail.cli.terminal.styles import Ink, decide_ink, draw_text, in_ascii
 from agentrail.cli.text_output import end_without_output
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import Prompt, ResponseCompleted, SignalId
@@ -66,14 +66,7 @@ def decide_demo_look(
     variables: Mapping[str, str], *, is_terminal: bool, columns: int, encoding: str
 ) -> TourLook:
     """Choose the look of the tour: plain lines without a terminal, no colours with `NO_COLOR`, ASCII where needed."""
-    locale = next((variables[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if variables.get(name)), "")
-    colors = decide_colors(
-        term=variables.get("TERM", ""),
-        colorterm=variables.get("COLORTERM", ""),
-        no_color=bool(variables.get("NO_COLOR")) or not is_terminal,
-    )
-    is_unicode = decide_unicode(encoding=encoding, locale=locale)
-    ink = Ink(width=min(columns, MAX_WIDTH), colors=colors, is_unicode=is_unicode)
+    ink = decide_ink(variables, width=min(columns, MAX_WIDTH), encoding=encoding, is_colored=is_terminal)
     return TourLook(ink=ink, is_terminal=is_terminal)
 
 

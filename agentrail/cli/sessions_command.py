@@ -33,7 +33,7 @@ from agentrail.cli.session_views import (
     show_waits,
     standing_word,
 )
-from agentrail.cli.stdio import write_error
+from agentrail.cli.stdio import DESCRIPTORS, write_all, write_error
 from agentrail.cli.store_access import (
     USUAL_PLACE,
     JsonLines,
@@ -77,7 +77,7 @@ from agentrail.stores.store_urls import PRIVATE, is_shared_store
 
 # Journals: replay, step through, compare and check. Read-only, and no effect is carried out.
 
-_STEP_PROMPT: Final = "Enter goes on, q leaves: "
+_STEP_PROMPT: Final = b"Enter goes on, q leaves: "
 
 
 @frozen(kw_only=True)
@@ -169,8 +169,7 @@ def walk_through(loaded: LoadedJournal) -> Exit:
         for line in show_step(step):
             say(line)
         if is_asked:
-            sys.stderr.write(_STEP_PROMPT)
-            sys.stderr.flush()
+            write_all(DESCRIPTORS["err"], _STEP_PROMPT)
             if sys.stdin.readline().strip() == "q":
                 break
     return Exit.DONE

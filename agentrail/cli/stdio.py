@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import sys
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
@@ -45,12 +46,13 @@ def end_sentence(text: str) -> str:
 
 def open_missing_streams() -> None:
     """Ensure that descriptors 0 to 2 are open, so that no file or socket of ours gets one of these numbers, and that they block."""
-    for descriptor in (0, 1, 2):
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             # A program that shares the pipe, such as npm, may have changed that.
             os.set_blocking(descriptor, True)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
+            setattr(sys, name, open(descriptor, "w" if descriptor else "r", encoding="utf-8"))  # noqa: PTH123, SIM115 - for good
     if fcntl.fcntl(0, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:  # as `nohup` leaves it
         os.close(0)
         os.open(os.devnull, os.O_RDONLY)

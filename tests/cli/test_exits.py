@@ -1,5 +1,7 @@
 """Exit codes, and errors as sentences."""
 
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import trio
@@ -75,3 +77,15 @@ async def test_a_chat_goes_on_where_the_server_takes_no_more_messages_for_a_whil
     )
     await Chat._prompt(chat, "Hi")  # noqa: SLF001 - what a line does
     assert said == ["error: too many messages. What to do: try again in 7 s."]
+
+
+def test_streams_that_were_closed_can_be_used():
+    """Python has no `sys.stdout` then, which the tour and the log use."""
+    program = "open_missing_streams(); print(1); sys.stderr.write('2'); sys.exit(len(sys.stdin.read()))"
+    line = [
+        sys.executable,
+        "-c",
+        f"import sys; from agentrail.cli.stdio import open_missing_streams; {program}",
+    ]
+    ran = subprocess.run(["sh", "-c", '"$@" <&- >&- 2>&-', "sh", *line], check=False)
+    assert ran.returncode == 0

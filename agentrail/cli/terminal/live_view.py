@@ -27,7 +27,7 @@ from agentrail.cli.terminal.editor import (
     size_of_terminal,
 )
 from agentrail.cli.terminal.key_bindings import SentLine
-from agentrail.cli.terminal.styles import Ink, Rows, decide_colors, decide_unicode
+from agentrail.cli.terminal.styles import Ink, Rows, decide_ink
 from agentrail.events import Event
 
 # Output to stderr, held back while a screen is open: a log line among an editor's rows makes both unreadable.
@@ -152,17 +152,7 @@ _SWITCH_SECONDS: Final = 0.0005
 
 
 def ink_of_process() -> Ink:
-    variables = os.environ
-    locale = next((variables[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if variables.get(name)), "")
-    return Ink(
-        width=size_of_terminal()[0],
-        colors=decide_colors(
-            term=variables.get("TERM", ""),
-            colorterm=variables.get("COLORTERM", ""),
-            no_color=bool(variables.get("NO_COLOR")),
-        ),
-        is_unicode=decide_unicode(encoding=sys.stdout.encoding or "", locale=locale),
-    )
+    return decide_ink(os.environ, width=size_of_terminal()[0], encoding=sys.stdout.encoding or "")
 
 
 class TerminalView:

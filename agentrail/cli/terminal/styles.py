@@ -2,7 +2,7 @@
 
 import io
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
@@ -72,6 +72,16 @@ def decide_unicode(*, encoding: str, locale: str) -> bool:
 
     _, dot, named = locale.partition("@")[0].partition(".")
     return is_utf8(encoding) and (not dot or is_utf8(named))
+
+
+def decide_ink(variables: Mapping[str, str], *, width: int, encoding: str, is_colored: bool = True) -> Ink:
+    locale = next((variables[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if variables.get(name)), "")
+    colors = decide_colors(
+        term=variables.get("TERM", ""),
+        colorterm=variables.get("COLORTERM", ""),
+        no_color=bool(variables.get("NO_COLOR")) or not is_colored,
+    )
+    return Ink(width=width, colors=colors, is_unicode=decide_unicode(encoding=encoding, locale=locale))
 
 
 class _Paper(io.StringIO):
