@@ -316,6 +316,7 @@ def describe_usage_error(error: CycloptsError) -> str:
             said = f"The argument {missing.name.lstrip('-').upper()} is missing."
         case _:
             pass
+    said = said.replace("\n", "\\n")  # of an argument
     chain = error.command_chain or ()
     if isinstance(error, UnusedCliTokensError) and [*chain] == ["run"]:
         return f"{said} The prompt is one argument: put it in quotes."

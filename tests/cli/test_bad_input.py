@@ -60,6 +60,18 @@ async def test_wrong_usage_is_said_in_a_sentence():
         assert all(sentence in ran.err for sentence in sentences), (line, ran.err)
 
 
+async def test_control_characters_of_an_argument_are_escaped():
+    """They would change the terminal, or look like lines of the command."""
+    odd = "a\x1b[31m\nagentrail: done\x9b\u202e"
+    for arguments, shown in (
+        ((odd,), r"a\x1b[31m\nagentrail: done\x9b\u202e"),
+        (("run", f"--{odd}"), r"--a\x1b[31m\nagentrail: done\x9b\u202e."),
+        (("eval", odd.replace("\n", "")), r"a\x1b[31magentrail: done\x9b\u202e cannot be read"),
+    ):
+        ran = await run_agentrail(*arguments)
+        assert (ran.code, shown in ran.err, len(ran.err.splitlines())) == (2, True, 1), ran.err
+
+
 async def test_a_directory_that_was_removed_is_said_in_a_sentence(tmp_path):
     """As a checkout of another branch removes it: code 2, and not a bug to report."""
     removed = (
