@@ -21,6 +21,7 @@ from agentrail.cli.serve_command import check_extra, is_local
 from agentrail.cli.serve_options import DEFAULT_HOST
 from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all, write_error
 from agentrail.cli.text_output import end_without_output
+from agentrail.config.key_filter import shown_address
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.gateway.authorization import LOCAL
 from agentrail.gateway.tokens import TokenEntry, Tokens, read_token_file
@@ -116,7 +117,7 @@ def check_sandbox_options(options: SandboxOptions) -> None:
     is_reached = options.socket is None and not is_local(options.host)
     if is_reached and options.certfile is None and not options.insecure:
         faults.append(
-            f"others reach --host {options.host}, and without TLS they read the token and all files on the way: give --certfile and "
+            f"others reach --host {shown_address(options.host)}, and without TLS they read the token and all files on the way: give --certfile and "
             "--keyfile, or --insecure where the network between is yours alone"
         )
     if options.socket is not None and options.certfile is not None:

@@ -46,6 +46,7 @@ from agentrail.cli.serve_options import (
 from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all, write_error
 from agentrail.cli.storage_options import DEFAULT_STORE, STORE_VARIABLE, directory_of
 from agentrail.cli.text_output import end_without_output
+from agentrail.config.key_filter import shown_address
 from agentrail.distribution import install_command
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.gateway.authorization import LOOPBACK_NAMES, is_loopback
@@ -253,7 +254,7 @@ def _faults_of_demo(options: ServeOptions, application: str | None) -> list[str]
 def needs_token(host: str) -> str:
     """Explain why a server is not started, and how to fix it."""
     return (
-        f"others reach --host {host}, so calls need a token: give --token-file FILE "
+        f"others reach --host {shown_address(host)}, so calls need a token: give --token-file FILE "
         "(`agentrail token new --token-file FILE` makes one), or `auth` to create_app"
     )
 

@@ -11,6 +11,7 @@ from attrs import field, frozen
 from cyclopts import Parameter
 
 from agentrail.cli.log_output import Debug
+from agentrail.config.key_filter import shown_address
 from agentrail.config.settings import Sourced
 from agentrail.errors import OptionError
 from agentrail.stores.data_directory import DATA_VARIABLE, expand_home
@@ -276,7 +277,8 @@ def metrics_address(text: str) -> tuple[str, int]:
             return found.hostname, found.port
     except ValueError:  # not a port, or half of a bracket
         pass
-    raise OptionError([f"--metrics is {text!r:.100}: expected HOST:PORT, such as 127.0.0.1:9464"])
+    fault = f"--metrics is {shown_address(text)!r:.100}: expected HOST:PORT, such as 127.0.0.1:9464"
+    raise OptionError([fault])
 
 
 def fault_of_port(port: int) -> str | None:

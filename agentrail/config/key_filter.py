@@ -49,3 +49,8 @@ def in_one_line(text: str, most: int = 1_000) -> str:
 
 def hide_keys(text: str) -> str:
     return _KEY.sub(HIDDEN, text)
+
+
+def shown_address(value: object) -> object:
+    """Return an address for a message, without a user and a password."""
+    return re.sub(r"^([a-z]+://)?.*@", r"\1…@", value, flags=re.DOTALL) if isinstance(value, str) else value

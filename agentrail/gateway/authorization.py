@@ -17,6 +17,7 @@ import trio
 from attrs import field, frozen
 
 from agentrail import outside
+from agentrail.config.key_filter import shown_address
 from agentrail.errors import OptionError
 from agentrail.gateway.error_responses import CallRefused, EncodeError, ErrorAnswer, error_answer
 from agentrail.gateway.node_token import ANSWER_HEADER, NODE_HEADER, NodeCall, NodeCalls
@@ -155,12 +156,12 @@ class AccessRules:
     def __attrs_post_init__(self) -> None:
         """Raise OptionError for values that no header can have."""
         faults = [
-            f"allowed_hosts has {host!r:.80}: expected a name or an address, with or without a port, and no wildcard"
+            f"allowed_hosts has {shown_address(host)!r:.80}: expected a name or an address, with or without a port, and no wildcard"
             for host in self.allowed_hosts
             if _HOST.fullmatch(host) is None
         ]
         faults += [
-            f"allowed_origins has {origin!r:.80}: expected scheme and host, such as https://app.example, without a path or wildcard"
+            f"allowed_origins has {shown_address(origin)!r:.80}: expected scheme and host, such as https://app.example, without a path or wildcard"
             for origin in self.allowed_origins or ()
             if not is_origin(origin)
         ]

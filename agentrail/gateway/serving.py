@@ -27,6 +27,7 @@ from hypercorn.utils import parse_socket_addr
 from wsproto.connection import ConnectionState as SocketState
 from wsproto.events import CloseConnection, Message, Ping, Pong
 
+from agentrail.config.key_filter import shown_address
 from agentrail.errors import OptionError
 from agentrail.gateway.request_parser import AsgiApp
 from agentrail.host.quotas import Pace, decide_draw
@@ -332,7 +333,7 @@ async def open_listeners(
         return await trio.open_tcp_listeners(port, host=host, backlog=backlog)
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or f"{error}"
-        message = f"cannot listen on {show_address(host, port)}: {why}; give another --port or --host"
+        message = f"cannot listen on {shown_address(show_address(host, port))}: {why}; give another --port or --host"
         raise OptionError([message]) from None
 
 

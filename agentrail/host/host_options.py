@@ -13,6 +13,7 @@ from attrs import field, fields, frozen
 from agentrail.abc import ContextProvider, Embedder, KnowledgeStore, NoteStore, RecallStore, ToolServer
 from agentrail.abc.store import NODE_LEASE_SECONDS, Store
 from agentrail.commands import CommandRegistry
+from agentrail.config.key_filter import shown_address
 from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.errors import OptionError
 from agentrail.host.agent_profiles import (
@@ -40,7 +41,7 @@ from agentrail.stores.memory_store_names import (
     faults_of_notes,
     faults_of_shared,
 )
-from agentrail.stores.store_names import faults_of_durability, faults_of_node, is_node_address, shown_address
+from agentrail.stores.store_names import faults_of_durability, faults_of_node, is_node_address
 from agentrail.stores.store_urls import is_of_several_nodes
 from agentrail.telemetry.open_telemetry import OpenTelemetry, faults_of_telemetry
 from agentrail.wire.sandbox_address import is_loopback_host

@@ -14,6 +14,7 @@ import attrs
 from attrs import field, frozen
 
 from agentrail.abc import ContextProvider, Provider, Sandbox, Tool, ToolServer
+from agentrail.config.key_filter import shown_address
 from agentrail.core.policy.budget import Budget
 from agentrail.core.policy.response_format import fault_of_format
 from agentrail.core.session.state import PromptMode
@@ -463,8 +464,8 @@ def _sandbox(_: str, sandbox: object) -> list[str]:
         return []
     if isinstance(sandbox, str) and is_remote(sandbox):
         fault = fault_of_remote(sandbox)
-        return [] if fault is None else [f"sandbox is {sandbox!r:.200}: {fault}"]
-    return [f"sandbox is {sandbox!r:.200}: expected a sandbox, or {ADDRESS_FORMS}"]
+        return [] if fault is None else [f"sandbox is {shown_address(sandbox)!r:.200}: {fault}"]
+    return [f"sandbox is {shown_address(sandbox)!r:.200}: expected a sandbox, or {ADDRESS_FORMS}"]
 
 
 def _whole(name: str, value: object, *, least: int = 0) -> list[str]:

@@ -13,6 +13,7 @@ import trio
 
 from agentrail import outside
 from agentrail.abc.store import NODE_LEASE_SECONDS, Store
+from agentrail.config.key_filter import shown_address
 from agentrail.distribution import install_command
 from agentrail.errors import OptionError
 from agentrail.private_paths import keep_private
@@ -144,11 +145,6 @@ def faults_of_node(advertise: object, lease: object) -> Iterator[str]:
         yield f"lease is {lease!r:.80}: expected seconds from {MIN_LEASE_SECONDS:g} to {MAX_LEASE_SECONDS:g}"
     if advertise != "" and not is_node_address(advertise):
         yield f"advertise is {shown_address(advertise)!r:.200}: expected the address under which other nodes reach this one, such as 'http://10.0.0.7:8700'"
-
-
-def shown_address(value: object) -> object:
-    """Return an address for a message, without a user and a password."""
-    return re.sub(r"^([a-z]+://)?.*@", r"\1…@", value, flags=re.DOTALL) if isinstance(value, str) else value
 
 
 def is_node_address(value: object) -> bool:

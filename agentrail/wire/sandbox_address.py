@@ -79,6 +79,9 @@ def read_sandbox_address(text: str) -> RemoteAddress:
     if len(text) > _MAX_LENGTH or not text.isprintable():
         message = f"expected an address of at most {_MAX_LENGTH} printable characters"
         raise NoAddress(message)
+    if "@" in text:
+        message = "an address must not contain a user name or a token: remove it"
+        raise NoAddress(message)
     try:
         parts = urlsplit(text)
         host, port = parts.hostname or "", parts.port
@@ -87,9 +90,6 @@ def read_sandbox_address(text: str) -> RemoteAddress:
     except ValueError as error:
         message = f"expected http://host:port: {error}"
         raise NoAddress(message) from None
-    if parts.username is not None or parts.password is not None:
-        message = "an address must not contain a user name or a token: remove it"
-        raise NoAddress(message)
     if parts.scheme not in {"http", "https"} or not host or parts.path not in {"", "/"} or parts.fragment:
         message = "expected http://host:port or https://host:port, and no path"
         raise NoAddress(message)

@@ -72,6 +72,20 @@ async def test_control_characters_of_an_argument_are_escaped():
         assert (ran.code, shown in ran.err, len(ran.err.splitlines())) == (2, True, 1), ran.err
 
 
+async def test_no_password_of_an_address_is_repeated():
+    """Each option with an address refuses one, and says so without it."""
+    for line, shown in (
+        ("run x --model demo:fast --sandbox http://bob:hush/x@h", "sandbox is 'http://…@h': an address must not contain"),
+        ("serve --metrics bob:hush@h:1", "--metrics is '…@h:1'"),
+        ("serve --host bob:hush@h", "others reach --host …@h"),
+        ("sandbox serve --host bob:hush@h", "others reach --host …@h"),
+        ("serve --port 0 --allowed-origin http://bob:hush@h", "allowed_origins has 'http://…@h'"),
+        ("serve --port 0 --allowed-host bob:hush@h", "allowed_hosts has '…@h'"),
+    ):  # fmt: skip
+        ran = await run_line(line)
+        assert (ran.code, shown in ran.err, "hush" in ran.out + ran.err) == (2, True, False), (line, ran.err)
+
+
 async def test_a_directory_that_was_removed_is_said_in_a_sentence(tmp_path):
     """As a checkout of another branch removes it: code 2, and not a bug to report."""
     removed = (
