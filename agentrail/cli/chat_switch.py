@@ -69,16 +69,12 @@ async def others_in(store: Store | None, current: SessionId) -> Words:
     if store is None or store.is_immediate:
         await trio.lowlevel.checkpoint()
         return ()
-    found = await outside.offload(_named, store)
+    found = await outside.offload(lambda: [titled(store, one) for one in latest_first(store)[:_MAX_LISTED]])
     return [
         (one.session, f"{standing_word(one, is_owned=False)} · {shorten(one.standing.title)}")
         for one in found
         if one.session != current
     ]
-
-
-def _named(store: Store) -> list[StoredSession]:
-    return [titled(store, one) for one in latest_first(store)[:_MAX_LISTED]]
 
 
 def titled(store: Store, stored: StoredSession) -> StoredSession:

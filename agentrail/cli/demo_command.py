@@ -126,12 +126,8 @@ class TourStage:
         await self._write([*self._transcript.end_words(), *(Piece("out", f"{row}\n") for row in rows)])
 
     async def _write(self, pieces: Iterable[Piece]) -> None:
-        ascii_only = not self.look.ink.is_unicode
-        await self.screen.write([_on_stdout(piece, ascii_only=ascii_only) for piece in pieces])
-
-
-def _on_stdout(piece: Piece, *, ascii_only: bool) -> Piece:
-    return evolve(piece, stream="out", text=in_ascii(piece.text) if ascii_only else piece.text)
+        shown = str if self.look.ink.is_unicode else in_ascii
+        await self.screen.write([evolve(piece, stream="out", text=shown(piece.text)) for piece in pieces])
 
 
 # The scenes, in order. Each explains its subject, shows it on a real session, and names the page to read.

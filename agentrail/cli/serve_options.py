@@ -302,13 +302,9 @@ def show_serving(options: ServeOptions) -> str:
         value = getattr(options, name)
         if value != usual[name] or name in options.why or name in {"host", "port"}:
             text = ", ".join(value) if name in _LISTS else str(value)
-            shown.append(f"{key} {text} ({_source_of(options, name)})")
+            source = options.why.get(name, NO_FLAG).removesuffix(f": host.{key}:")  # its key precedes it
+            shown.append(f"{key} {text} ({source})")
     return "; ".join(shown)
-
-
-def _source_of(options: ServeOptions, name: str) -> str:
-    # Its key already precedes it.
-    return options.why.get(name, NO_FLAG).removesuffix(f": host.{SERVE_KEYS[name]}:")
 
 
 def _read_variable(name: str, text: str) -> Any:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import termios
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
@@ -101,7 +102,7 @@ class Typing:
         self._leave_burst: Callable[[], None] | None = None
         self._prefix = "> "
         self._below: Rows = ()
-        self._fragments: StyleAndTextTuples = []
+        self._fragments: StyleAndTextTuples = []  # the rows above the input line, a newline between two
         self._dialogue: Dialogue | None = None
         self._dialogue_since = 0.0
         self._typed_at = 0.0
@@ -199,12 +200,21 @@ class Typing:
         over = trio.Event()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._exit_when_cancelled, over)
+            nursery.start_soon(self._take_back_when_continued)
             try:
                 await outside.offload(self._run)
             finally:
                 self.is_over = True
                 over.set()
                 self.ready.set()
+                nursery.cancel_scope.cancel(reason="the editor has ended")
+
+    async def _take_back_when_continued(self) -> None:
+        with trio.open_signal_receiver(signal.SIGCONT) as signals:
+            async for _ in signals:
+                if self._session.app.loop is not None:
+                    with contextlib.suppress(RuntimeError):  # its thread has just ended
+                        self._session.app.loop.call_soon_threadsafe(self._take_back)
 
     async def _exit_when_cancelled(self, over: trio.Event) -> None:
         """Make the editor restore the terminal. Its thread cannot be cancelled, only asked to exit."""
@@ -266,10 +276,6 @@ class Typing:
             if app.future is not None and not app.future.done():
                 app.exit(exception=EOFError())
 
-    def _drawn_below(self) -> "StyleAndTextTuples":
-        """Return the rows between the printed text and the input line. Each but the last ends with a newline."""
-        return self._fragments
-
     def _make_session(self, ink: Ink, history: Path | None) -> "PromptSession[str]":
         # No cursor position requests: on a slow line, the response would arrive late and among the keys.
         output = Vt100_Output(
@@ -295,7 +301,7 @@ class Typing:
         )
         # In its own window, not in the prompt's message: prompt_toolkit splits that into letters eight times per key,
         # and with a screenful of text every echo would wait for it.
-        drawn = Window(FormattedTextControl(self._drawn_below), dont_extend_height=True)
+        drawn = Window(FormattedTextControl(lambda: self._fragments), dont_extend_height=True)
         is_there = Condition(lambda: bool(self._fragments))
         layout = session.app.layout
         layout.container = HSplit([ConditionalContainer(drawn, is_there), layout.container])
@@ -327,7 +333,9 @@ class Typing:
         keys.add("c-d", eager=True, filter=types)(self._ctrl_d)
         keys.add("c-g", eager=True, filter=types)(self._edit_prompt)
         keys.add("c-z", eager=True)(self._suspend)
-        keys.add("<bracketed-paste>", eager=True, filter=types)(self._paste)
+        keys.add("<bracketed-paste>", eager=True, filter=types)(
+            lambda event: event.current_buffer.insert_text(self._pastes.take(event.data))
+        )
         keys.add("escape", "escape", eager=True, filter=types)(self._escape_twice)
         keys.add("escape", filter=Condition(lambda: self._reason_for is not None))(self._no_reason)
         for key in (*"12345", *"yanerAYNE"):
@@ -422,9 +430,6 @@ class Typing:
             app.key_processor.feed(PressedKey(Keys.ControlM, "\r"))
         app.key_processor.process_keys()
 
-    def _paste(self, event: KeyPressEvent) -> None:
-        event.current_buffer.insert_text(self._pastes.take(event.data))
-
     def _escape_twice(self, event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         if self._reason_for is not None:
@@ -442,6 +447,14 @@ class Typing:
         from prompt_toolkit.application import run_in_terminal
 
         run_in_terminal(self._stop_job)
+
+    def _take_back(self) -> None:
+        """Take the terminal back from the shell after a stop by another process, such as `kill -STOP`."""
+        app = self._session.app
+        if app.is_running and termios.tcgetattr(app.input.fileno())[3] & termios.ICANON:
+            app.input.raw_mode().__enter__()  # the application's own restores the modes at its end
+            app.renderer.reset()
+            app.invalidate()
 
     def _stop_job(self) -> None:
         # prompt_toolkit sends the stop from this thread. But the process's first thread, which runs Trio, receives it,

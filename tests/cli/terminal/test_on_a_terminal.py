@@ -3,11 +3,13 @@
 import os
 import re
 import signal
+import termios
 from contextlib import asynccontextmanager
 
 import pytest
+import trio
 
-from tests.cli.rig import SLEEPER, alive, sleeping_below
+from tests.cli.rig import SLEEPER, alive, sleeping_below, wait_until
 from tests.cli.terminal.screens import open_screen
 from tests.cli.terminal.streams import open_model
 from tests.cli.test_debug import PROGRAM
@@ -64,6 +66,20 @@ async def test_lines_that_are_pasted_are_one_prompt(has_brackets):
         await seen.press(" heard", "heard")
         await seen.press("\r", says_at_rest("word"))
         await seen.press("/status\r", "idle · model demo:fast · 4 messages")
+
+
+async def test_a_chat_that_was_stopped_by_another_process_takes_the_terminal_back():
+    """After `kill -STOP`, a shell has set its own modes: bash does not restore those of the job for `fg`."""
+    async with chatting(*TALK) as seen:
+        before = termios.tcgetattr(seen.master)
+        cooked = [*before]
+        cooked[0], cooked[3] = before[0] | termios.ICRNL, before[3] | termios.ICANON | termios.ECHO
+        seen.process.send_signal(signal.SIGSTOP)
+        termios.tcsetattr(seen.master, termios.TCSANOW, cooked)
+        seen.process.send_signal(signal.SIGCONT)
+        with trio.fail_after(20):
+            await wait_until(lambda: termios.tcgetattr(seen.master)[3] == before[3])
+        await seen.press("hello\r", says_at_rest("hello"))
 
 
 @pytest.mark.experience("X-008")
