@@ -374,8 +374,11 @@ def add_documents(  # noqa: PLR0913 - one for each flag
         unchanged = len(files) + len(urls) - len(added)
         removed, doubtful = _remove_missing(adding, walked)
         said_removed = f", {removed:,} removed" if removed else ""
+        said_tagged = (
+            f" All that are there have the tags {', '.join(map(printable, tag))} now." if tag else ""
+        )
         say(
-            f"{counted(len(added) - failed, 'document')} added, {unchanged:,} unchanged, {failed:,} failed{said_removed}.{_tagged(tag)}"
+            f"{counted(len(added) - failed, 'document')} added, {unchanged:,} unchanged, {failed:,} failed{said_removed}.{said_tagged}"
         )
         failed += doubtful
         if asked is not None:
@@ -388,10 +391,6 @@ def add_documents(  # noqa: PLR0913 - one for each flag
         if embedder is not None:
             failed += not _add_vectors(embedder, store, place.tenant)
         return Exit.FAILED if failed else Exit.DONE
-
-
-def _tagged(tags: Sequence[str]) -> str:
-    return f" All that are there have the tags {', '.join(map(printable, tags))} now." if tags else ""
 
 
 def _add_vectors(embedder: OpenAIEmbedder, store: SqliteKnowledge, tenant: str) -> bool:

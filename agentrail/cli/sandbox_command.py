@@ -147,9 +147,7 @@ async def serve_sandboxes_until_signal(options: SandboxOptions, tokens: Tokens) 
 
     workspaces = partial(open_local_workspace, shell_fallback=options.shell_fallback, network=options.network)
     served = SandboxApp(tokens, workspaces, is_for_one=options.once, idle_seconds=options.idle_seconds)
-    tls = None
-    if options.certfile is not None and options.keyfile is not None:
-        tls = tls_context(options.certfile, options.keyfile)
+    tls = tls_context(options.certfile, options.keyfile)
     if options.socket is not None:
         listeners = [await open_socket(options.socket)]
         shown = [f"unix:{options.socket}"]

@@ -389,9 +389,7 @@ async def run_server(app: "AsgiApp", options: ServeOptions) -> None:
     """Serve until a signal: the first lets calls and streams finish, a second one does not wait for them."""
     from agentrail.gateway.serving import addresses_of, open_listeners, serve_app, show_address, tls_context
 
-    tls = None
-    if options.certfile is not None and options.keyfile is not None:
-        tls = tls_context(options.certfile, options.keyfile)
+    tls = tls_context(options.certfile, options.keyfile)
     scrape = None if options.metrics is None else await open_scrape(app, *metrics_address(options.metrics))
     listeners = await open_listeners(options.host, options.port)
     scheme = "http" if tls is None else "https"

@@ -239,7 +239,8 @@ def decide_serving(
                     f"{SERVE_VARIABLES[name]} is {environ[SERVE_VARIABLES[name]]!r:.40}: expected 0 to {_MAX_PORT}"
                 )
         elif key in said:
-            values[name], why[name] = _value_of(name, said[key]), f"{said[key].place}: host.{key}:"
+            one, why[name] = said[key], f"{said[key].place}: host.{key}:"
+            values[name] = Path(one.folder) / expand_home(one.value) if name in _PATHS else one.plain
     if faults:
         raise OptionError(faults)
     return ServeOptions(**values, why=why)
@@ -317,7 +318,3 @@ def _read_variable(name: str, text: str) -> Any:
     if not text.isascii() or not text.isdecimal() or len(text) > _PORT_DIGITS:
         raise ValueError(text)
     return int(text)
-
-
-def _value_of(name: str, said: Sourced) -> Any:
-    return Path(said.folder) / expand_home(said.value) if name in _PATHS else said.plain

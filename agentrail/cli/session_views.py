@@ -23,7 +23,6 @@ from agentrail.messages import (
     Message,
     Text,
     TokenUsage,
-    ToolCall,
     ToolMessage,
     UserBlock,
     UserMessage,
@@ -91,17 +90,15 @@ def conversation(messages: Iterable[Message]) -> Iterator[Piece]:
                 if said.text:
                     yield Piece("out", said.text if said.text.endswith("\n") else f"{said.text}\n")
                 for call in said.calls:
-                    yield Piece("err", f"→ {call.name}({_arguments(call)})\n")
+                    given = call.arguments
+                    shown = shorten(call.malformed or "") if given is None else show_arguments(given)
+                    yield Piece("err", f"→ {call.name}({shown})\n")
             case ToolMessage(results=results):
                 for result in results:
                     first, more = first_line(result.words)
                     mark = "✗" if result.is_error else "✓"
                     behind = f" (+{more} lines)" if more else ""
                     yield Piece("err", f"  {mark} {first}{behind}\n")
-
-
-def _arguments(call: ToolCall) -> str:
-    return shorten(call.malformed or "") if call.arguments is None else show_arguments(call.arguments)
 
 
 def joined_words(content: Iterable[UserBlock]) -> str:

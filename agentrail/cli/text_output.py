@@ -9,6 +9,7 @@ from agentrail.cli.exit_codes import Exit
 from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all, write_error
 from agentrail.config.key_filter import hide_keys
 from agentrail.errors import OptionError
+from agentrail.file_systems import fault_of_reading
 
 
 def read_named(file: Path, what: str = "") -> bytes:
@@ -19,8 +20,8 @@ def read_named(file: Path, what: str = "") -> bytes:
 @contextmanager
 def open_named(file: Path, what: str = "") -> Iterator[BinaryIO]:
     try:
-        if file.is_char_device() or file.is_block_device():  # such as /dev/zero, which has no end
-            raise OptionError([f"{what}{file} cannot be read: it is a device"])
+        if fault := fault_of_reading(file):
+            raise OptionError([f"{what}{file} cannot be read: {fault}"])
         with file.open("rb") as opened:
             yield opened
     except OSError as error:

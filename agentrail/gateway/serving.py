@@ -29,6 +29,7 @@ from wsproto.events import CloseConnection, Message, Ping, Pong
 
 from agentrail.config.key_filter import shown_address
 from agentrail.errors import OptionError
+from agentrail.file_systems import fault_of_reading
 from agentrail.gateway.request_parser import AsgiApp
 from agentrail.host.quotas import Pace, decide_draw
 from agentrail.logs import Logger
@@ -337,18 +338,22 @@ async def open_listeners(
         raise OptionError([message]) from None
 
 
-def tls_context(certfile: Path, keyfile: Path) -> ssl.SSLContext:
-    """Load a certificate and its key, for TLS 1.2 and later. Blocks.
+def tls_context(certfile: Path | None, keyfile: Path | None) -> ssl.SSLContext | None:
+    """Load a certificate and its key, for TLS 1.2 and later. None without them. Blocks.
 
     Raises:
         OptionError: The operator's move: one cannot be read, or they do not belong together.
     """
+    if certfile is None or keyfile is None:
+        return None
     keep_private(keyfile)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_COMPRESSION
     context.set_alpn_protocols(["http/1.1"])
     try:
+        if fault := fault_of_reading(certfile) or fault_of_reading(keyfile):
+            raise ValueError(fault)  # noqa: TRY301 - told with those of the files
         # Otherwise a password would be requested at the terminal, which may not exist.
         context.load_cert_chain(certfile, keyfile, password=lambda: b"")
     except (OSError, ValueError) as error:  # `ssl.SSLError` is an `OSError`

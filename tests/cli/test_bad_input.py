@@ -86,6 +86,18 @@ async def test_no_password_of_an_address_is_repeated():
         assert (ran.code, shown in ran.err, "hush" in ran.out + ran.err) == (2, True, False), (line, ran.err)
 
 
+async def test_a_named_pipe_is_refused_and_a_pipe_of_the_shell_is_read(tmp_path):
+    """A named pipe may have no writer, and opening it would wait without end."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with trio.fail_after(60):
+        for line in (f"permissions check {pipe}", f"serve --port 0 --certfile {pipe} --keyfile {pipe}"):
+            ran = await run_line(line)
+            assert (ran.code, "it is a named pipe" in ran.err) == (2, True), ran.err
+        ran = await run_line("permissions check /dev/stdin", stdin=b"allow = []")
+    assert (ran.code, ran.err) == (0, "")
+
+
 async def test_a_directory_that_was_removed_is_said_in_a_sentence(tmp_path):
     """As a checkout of another branch removes it: code 2, and not a bug to report."""
     removed = (

@@ -247,7 +247,8 @@ class Picture:
             rows += self._question(event)
         notice = None if is_for_user(event) else notice_of(event)
         if notice is not None:
-            rows += self.note(notice, style=_style_of(event))
+            is_fault = isinstance(event, events.AgentError | events.SessionParked)
+            rows += self.note(notice, style="fault" if is_fault else "dim")
         return tuple(rows)
 
     def _question(self, asked: events.AskUser) -> Rows:
@@ -415,7 +416,3 @@ class Picture:
         rules = payload.get("always") if hasattr(payload, "get") else None
         if isinstance(rules, list | tuple):
             self._always[f"{payload.get('call_id')}", f"{payload.get('tool')}"] = tuple(map(str, rules))
-
-
-def _style_of(event: Event) -> str:
-    return "fault" if isinstance(event, events.AgentError | events.SessionParked) else "dim"

@@ -100,7 +100,8 @@ class Burst:
 
     def takes(self, keys: Sequence[str | None]) -> bool:
         """Hold simultaneous keys if they belong to a paste. Return False if they are to be handled normally."""
-        if not keys or None in keys or not (self._held or _is_pasted(keys)):
+        is_pasted = len(keys) >= MIN_BURST or any(key in {"\r", "\n"} for key in keys[:-1])
+        if not keys or None in keys or not (self._held or is_pasted):
             return False
         self._held += [key for key in keys if key is not None]
         return True
@@ -111,10 +112,6 @@ class Burst:
         self._held = []
         is_line = text.endswith("\n") and text.count("\n") == 1
         return (text[:-1], True) if is_line else (text, False)
-
-
-def _is_pasted(keys: Sequence[str | None]) -> bool:
-    return len(keys) >= MIN_BURST or any(key in {"\r", "\n"} for key in keys[:-1])
 
 
 @frozen(kw_only=True)
