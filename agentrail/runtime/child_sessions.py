@@ -229,7 +229,7 @@ async def run_agent(work: AgentWork, open_agent: OpenAgent, deliver: Deliver, li
     """
     effect = work.effect
     async with open_agent(work) as (cell, is_new):
-        line.prompt = partial(prompt_cell, cell)
+        line.connect(partial(prompt_cell, cell))
         child_id = cell.ports.session_id
         deliver(ChildStarted(at_ms=now_ms(), effect_id=effect.effect_id, child_id=child_id))
         listener = _Listener(cell, effect, deliver)

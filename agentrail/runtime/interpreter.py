@@ -546,9 +546,8 @@ class Interpreter:
 
     def _prompt_agent(self, effect: PromptAgent) -> None:
         opened = self._open.get(effect.effect_id)
-        line = None if opened is None else opened.agent
-        if line is not None and line.prompt is not None:  # otherwise it has ended, which is in the mailbox
-            line.prompt(effect.text, effect.budget)
+        if opened is not None and opened.agent is not None:  # otherwise it has ended, which is in the mailbox
+            opened.agent.prompt(effect.text, effect.budget)
 
     def _close_agent(self, effect_id: EffectId, reason: str) -> None:
         opened = self._open.get(effect_id)

@@ -237,9 +237,22 @@ def finished_child(
 
 @define(eq=False)
 class AgentLine:
-    prompt: Callable[[str, Budget | None], None] | None = None
     reason: str | None = None
     usage: ChildUsage = field(factory=ChildUsage)
+    _send: Callable[[str, Budget | None], None] | None = None
+    _early: list[tuple[str, Budget | None]] = field(factory=list)
+
+    def prompt(self, text: str, budget: Budget | None) -> None:
+        """Send a prompt, or keep it until the agent's session is connected."""
+        if self._send is None:
+            self._early.append((text, budget))
+        else:
+            self._send(text, budget)
+
+    def connect(self, send: Callable[[str, Budget | None], None]) -> None:
+        self._send = send
+        for text, budget in self._early:
+            send(text, budget)
 
 
 RunAgent: TypeAlias = Callable[[StartAgent, "Ports", Callable[[Signal], None], "AgentLine"], Awaitable[str]]

@@ -7,6 +7,7 @@ import trio.testing
 from agentrail import blocking
 from agentrail.core.policy.budget import Budget
 from agentrail.errors import OptionError, SessionDown
+from agentrail.runtime.crashes import TaskCrashed
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, calls, says
 from tests.runtime.rig import on_virtual_time, open_over
@@ -137,3 +138,24 @@ async def test_a_close_that_a_rewind_overtakes_says_so():
             await trio.sleep(1)
             await session.rewind(turn=1)
         assert await session.agents.list() == ()
+
+
+async def tell(session):
+    """Send its agent a message, and expect the answer to that."""
+    await session.agents.send("agent-1", "Two.")
+    (found,) = await session.agents.wait(["agent-1"], timeout_seconds=5)
+    assert (found.status, found.answer) == ("idle", "seen: Two.")
+
+
+@on_virtual_time
+async def test_a_message_right_after_a_restart_reaches_an_agent():
+    """After a crash, and in another process: the agent was idle, and its session is found a moment later."""
+    store = MemoryStore(lease_ms=0)
+    async with open_over(store) as supervisor:
+        session = await start(supervisor, session_id="boss")
+        await session.agents.spawn("scout", "One.")
+        await session.agents.wait()
+        supervisor.session("boss")._cell.mailbox.put_control(TaskCrashed(ValueError("bad")))  # noqa: SLF001 - a crash from inside
+        await tell(session)
+    async with open_over(store) as supervisor:
+        await tell(await supervisor.resume_session("boss", model=FunctionModel(answered), agents=[SCOUT]))
