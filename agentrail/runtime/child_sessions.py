@@ -159,11 +159,13 @@ class ChildSessions:
     @asynccontextmanager
     async def _open_agent(
         self, parent: SessionCell, usage: ChildUsage, work: AgentWork
-    ) -> AsyncIterator[tuple[SessionCell, bool]]:
+    ) -> AsyncIterator[tuple[SessionCell, bool, bool]]:
         cell, is_new = await self._agent_of(parent, work)
+        state = parent.state.data.agents.find(work.effect.name)
+        is_owed = not is_new and state is not None and state.status == "working"
         usage.session_id = cell.ports.session_id
         try:
-            yield cell, is_new
+            yield cell, is_new, is_owed
         finally:
             usage.spent = spent_of(cell.state.data.usage, cell.state.data.ledger)
             if parent.crash is None:  # otherwise it is left to the next incarnation, or ends with the last
@@ -215,8 +217,8 @@ async def _end_below(parent: SessionCell, cell: SessionCell, usage: ChildUsage) 
     await end_child(cell, usage)
 
 
-OpenAgent: TypeAlias = Callable[[AgentWork], AbstractAsyncContextManager[tuple[SessionCell, bool]]]
-"""Starts or finds the session of an agent, and returns whether it is new. Leaving the block stops it, shielded and bounded,
+OpenAgent: TypeAlias = Callable[[AgentWork], AbstractAsyncContextManager[tuple[SessionCell, bool, bool]]]
+"""Starts or finds the session of an agent, and returns whether it is new, and whether it owes the end of a cycle. Leaving the block stops it, shielded and bounded,
 unless the parent session has crashed.
 """
 
@@ -228,16 +230,17 @@ async def run_agent(work: AgentWork, open_agent: OpenAgent, deliver: Deliver, li
         crashed, the agent stays alive.
     """
     effect = work.effect
-    async with open_agent(work) as (cell, is_new):
+    async with open_agent(work) as (cell, is_new, is_owed):
         line.connect(partial(prompt_cell, cell))
         child_id = cell.ports.session_id
         deliver(ChildStarted(at_ms=now_ms(), effect_id=effect.effect_id, child_id=child_id))
-        listener = _Listener(cell, effect, deliver)
+        listener = _Listener(cell, effect, deliver, is_owed=is_owed)
         # Uncommitted text is not forwarded: a hundred talking agents would fill the parent's mailbox.
         subscribe = partial(Session(cell).subscribe, after=effect.after, deltas=False)
         async with subscribed_in_the_end(subscribe) as events:
             if is_new:
                 prompt_cell(cell, effect.task, None)
+            listener.look_for_loss(effect.after)
             async for event in events:
                 listener.hear(event)
         return cell.ending or "it ended"
@@ -274,6 +277,7 @@ class _Listener:
     cell: SessionCell
     effect: StartAgent
     deliver: Deliver
+    is_owed: bool
     _last_text: str = ""
     _turns: int = 0
 
@@ -290,25 +294,27 @@ class _Listener:
         if isinstance(event, ResponseComplete):
             self._turns += 1
             self._last_text = event.message.text or self._last_text
-        if type(event) in TERMINAL:
-            self._tell_end(event)
-
-    def _tell_end(self, event: Event) -> None:
-        data = self.cell.state.data
-        outcome: Literal["finished", "aborted", "failed"]
         match event:
             case AgentEnd(messages=messages):
-                outcome, text = "finished", last_text_of(messages)
+                self._tell_end("finished", last_text_of(messages))
             case AgentError(error=error):
-                outcome, text = "failed", f"{self._last_text}\n[It failed: {error.message}]"
+                self._tell_end("failed", f"{self._last_text}\n[It failed: {error.message}]")
             case AgentAbort(reason=reason):
-                outcome, text = (
-                    "aborted",
-                    f"{self._last_text}\n[It was aborted: {reason or 'no reason given'}]",
-                )
+                why = reason or "no reason given"
+                self._tell_end("aborted", f"{self._last_text}\n[It was aborted: {why}]")
             case _:
-                message = f"{type(event).__name__} does not end a cycle"
-                raise AssertionError(message)
+                self.look_for_loss(0 if event.meta is None else event.meta.seq)
+
+    def look_for_loss(self, seen: int) -> None:
+        """Report a failed cycle if its prompt was lost with the process: everything was seen, and the agent is idle."""
+        cell = self.cell
+        is_at_rest = is_idle(cell) and not cell.mailbox.has_mail()
+        if self.is_owed and is_at_rest and seen == cell.bus.last_seq == cell.state.data.seq:
+            self._tell_end("failed", "[It failed: its last message was lost when the process stopped]")
+
+    def _tell_end(self, outcome: Literal["finished", "aborted", "failed"], text: str) -> None:
+        data = self.cell.state.data
+        self.is_owed = False
         self.deliver(
             AgentIdled(
                 at_ms=now_ms(),

@@ -6,7 +6,7 @@ import trio.testing
 
 from agentrail import blocking
 from agentrail.core.policy.budget import Budget
-from agentrail.errors import OptionError, SessionDown
+from agentrail.errors import OptionError, SessionDown, StoreUnavailable
 from agentrail.runtime.crashes import TaskCrashed
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, calls, says
@@ -159,3 +159,43 @@ async def test_a_message_right_after_a_restart_reaches_an_agent():
         await tell(session)
     async with open_over(store) as supervisor:
         await tell(await supervisor.resume_session("boss", model=FunctionModel(answered), agents=[SCOUT]))
+
+
+class Dying:
+    """A store that takes no more records of agents once its process is about to stop."""
+
+    is_immediate = False
+
+    def __init__(self, inner):
+        self.inner, self.is_dying = inner, False
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def append(self, batch):
+        if self.is_dying and (of_root := [one for one in batch if one.session == "boss"]) != list(batch):
+            self.inner.append(of_root)
+            message = "killed"
+            raise StoreUnavailable(message)
+        return self.inner.append(batch)
+
+
+@on_virtual_time
+async def test_an_agent_whose_message_was_lost_with_the_process_is_idle_again():
+    """Its parent had recorded the message and the agent had not: the wait ends, and the share of the budget is back."""
+    options = {"budget": Budget(max_total_tokens=100_000), "max_output_tokens": 100, "agents": [SCOUT]}
+    inner = MemoryStore(lease_ms=0)
+    dying = Dying(inner)
+    async with open_over(dying, store_patience=0.2) as supervisor:
+        session = await start(supervisor, session_id="boss", **options)
+        await session.agents.spawn("scout", "One.")
+        await session.agents.wait()
+        dying.is_dying = True
+        await session.agents.send("agent-1", "Two.")
+    async with open_over(inner) as supervisor:
+        session = await supervisor.resume_session("boss", model=FunctionModel(answered), **options)
+        (found,) = await session.agents.wait(["agent-1"], timeout_seconds=5)
+        assert (found.status, found.outcome) == ("idle", "failed")
+        assert found.answer == "[It failed: its last message was lost when the process stopped]"
+        status = await session.status()
+        assert status.budget_left.tokens + status.usage.total == 100_000
