@@ -1,9 +1,9 @@
 """Child sessions of a call, a tool or a background agent: start, find, resume and stop them."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import trio
 from attrs import define
@@ -151,15 +151,32 @@ class ChildSessions:
         usage.session_id = None  # it ended on its own and was not stopped by an abort
 
     async def run_agent(self, effect: StartAgent, ports: Ports, deliver: Deliver, line: AgentLine) -> str:
+        """Run an agent until its session has ended.
+
+        Cancellation: The agent and its work are aborted and stopped before the cancellation propagates. If the parent session has
+            crashed, the agent stays alive.
+        """
         parent = self._shared.entries[ports.key].cell
-        return await run_agent(
-            AgentWork(effect=effect), partial(self._open_agent, parent, line.usage), deliver, line
-        )
+        async with self._open_agent(parent, line.usage, AgentWork(effect=effect)) as (cell, is_new, is_owed):
+            line.connect(partial(prompt_cell, cell))
+            child_id = cell.ports.session_id
+            deliver(ChildStarted(at_ms=now_ms(), effect_id=effect.effect_id, child_id=child_id))
+            listener = _Listener(cell, effect, deliver, is_owed=is_owed)
+            # Uncommitted text is not forwarded: a hundred talking agents would fill the parent's mailbox.
+            subscribe = partial(Session(cell).subscribe, after=effect.after, deltas=False)
+            async with subscribed_in_the_end(subscribe) as events:
+                if is_new:
+                    prompt_cell(cell, effect.task, None)
+                listener.look_for_loss(effect.after)
+                async for event in events:
+                    listener.hear(event)
+            return cell.ending or "it ended"
 
     @asynccontextmanager
     async def _open_agent(
         self, parent: SessionCell, usage: ChildUsage, work: AgentWork
     ) -> AsyncIterator[tuple[SessionCell, bool, bool]]:
+        """Yield its session, whether it is new, and whether it owes the end of a cycle. Leaving the block stops it, shielded and bounded."""
         cell, is_new = await self._agent_of(parent, work)
         state = parent.state.data.agents.find(work.effect.name)
         is_owed = not is_new and state is not None and state.status == "working"
@@ -215,35 +232,6 @@ async def _end_below(parent: SessionCell, cell: SessionCell, usage: ChildUsage) 
             await leave_quietly(cell, 0)
         return
     await end_child(cell, usage)
-
-
-OpenAgent: TypeAlias = Callable[[AgentWork], AbstractAsyncContextManager[tuple[SessionCell, bool, bool]]]
-"""Starts or finds the session of an agent, and returns whether it is new, and whether it owes the end of a cycle. Leaving the block stops it, shielded and bounded,
-unless the parent session has crashed.
-"""
-
-
-async def run_agent(work: AgentWork, open_agent: OpenAgent, deliver: Deliver, line: AgentLine) -> str:
-    """Run an agent until its session has ended.
-
-    Cancellation: The agent and its work are aborted and stopped before the cancellation propagates. If the parent session has
-        crashed, the agent stays alive.
-    """
-    effect = work.effect
-    async with open_agent(work) as (cell, is_new, is_owed):
-        line.connect(partial(prompt_cell, cell))
-        child_id = cell.ports.session_id
-        deliver(ChildStarted(at_ms=now_ms(), effect_id=effect.effect_id, child_id=child_id))
-        listener = _Listener(cell, effect, deliver, is_owed=is_owed)
-        # Uncommitted text is not forwarded: a hundred talking agents would fill the parent's mailbox.
-        subscribe = partial(Session(cell).subscribe, after=effect.after, deltas=False)
-        async with subscribed_in_the_end(subscribe) as events:
-            if is_new:
-                prompt_cell(cell, effect.task, None)
-            listener.look_for_loss(effect.after)
-            async for event in events:
-                listener.hear(event)
-        return cell.ending or "it ended"
 
 
 def prompt_cell(cell: SessionCell, text: str, budget: Budget | None) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from agentrail.core.policy.budget import Spent, spent_since
+from agentrail.core.policy.budget import spent_since
 from agentrail.core.protocol.effects import (
     ClearTimer,
     CloseAgent,
@@ -48,7 +48,7 @@ _DONE: Final = frozenset({"idle", "ended"})
 def idled(step: StepContext, name: str, signal: AgentIdled) -> None:
     """Handle the end of an agent's cycle: book its usage, send its pending inputs, and answer the calls that wait for it."""
     state = _of(step, name)
-    _settle(step, state, spent_since(signal.spent, state.spent))
+    settle_agent(step, state.loan, spent_since(signal.spent, state.spent))
     before = state.status
     state = replace(
         state,
@@ -72,7 +72,7 @@ def idled(step: StepContext, name: str, signal: AgentIdled) -> None:
 
 def ended(step: StepContext, name: str, signal: AgentEnded) -> None:
     state = _of(step, name)
-    _settle(step, state, None if signal.spent is None else spent_since(signal.spent, state.spent))
+    settle_agent(step, state.loan, None if signal.spent is None else spent_since(signal.spent, state.spent))
     was_told = state.status in {"closing", "stopping"}
     state = replace(
         state,
@@ -215,9 +215,8 @@ def put_agent(step: StepContext, state: AgentState) -> None:
 
 def prompt_agent(step: StepContext, state: AgentState, text: str) -> ErrorInfo | None:
     """Prompt an idle agent with a share of the budget. Return the error if no budget can be lent, or None."""
-    budget = lend_to_agent(
-        step, state.effect_id, _others(step, state.name) + 2, agent_spec_of(step, state).budget
-    )
+    others = sum([one.name != state.name for one in step.data.agents.alive])
+    budget = lend_to_agent(step, state.effect_id, others + 2, agent_spec_of(step, state).budget)
     if isinstance(budget, ErrorInfo):
         return budget
     put_agent(step, replace(state, status="working", loan=state.effect_id, inputs=()))
@@ -229,19 +228,11 @@ def agent_spec_of(step: StepContext, state: AgentState) -> AgentSpec:
     return find_agent(step.data.config.agents, state.agent) or AgentSpec(name=state.agent, description="")
 
 
-def _others(step: StepContext, name: str) -> int:
-    return sum([state.name != name for state in step.data.agents.alive])
-
-
 def _drain(step: StepContext, state: AgentState) -> None:
     refused = prompt_agent(step, state, "\n\n".join(state.inputs))
     if refused is not None:
         put_agent(step, replace(state, inputs=()))
         add_note(step, f"[What was sent to agent {state.name} was dropped: {refused.message}]")
-
-
-def _settle(step: StepContext, state: AgentState, spent: Spent | None) -> None:
-    settle_agent(step, state.loan, spent)
 
 
 def _of(step: StepContext, name: str) -> AgentState:
