@@ -56,7 +56,7 @@ class Agent(AgentRole):
             place.
         background: Whether it can be started in the background, by `spawn_agent`.
         wake: Whether the end of one of its cycles starts a cycle of the session, if the session is idle and not waiting
-            for it.
+            for it. A sub-agent with a budget is not woken: its parent starts, and pays for, each of its cycles.
         handoff: Whether `handoff_to` can hand the session over to it. The session then continues with the agent's
             prompt, model and tools, and keeps its own conversation, queue and plugins.
         budget: Spending limit of each of its background cycles. None: a share of the remainder.

@@ -6,6 +6,7 @@ import trio
 
 from agentrail.core.policy.budget import Budget
 from agentrail.errors import ToolDefinitionError
+from agentrail.messages import AssistantMessage
 from agentrail.runtime.agent import Agent
 from agentrail.runtime.assembly import AgentTool
 from agentrail.runtime.crashes import TaskCrashed
@@ -95,6 +96,29 @@ async def test_an_agent_is_lent_a_share_for_each_cycle_and_gives_the_rest_back(s
     whole = (await session.status()).budget_left.tokens
     used = (await session.status()).usage.total
     assert whole == 100_000 - used
+
+
+@pytest.mark.parametrize("budget", [None, Budget(max_total_tokens=100_000)])
+async def test_an_agent_with_a_budget_has_no_cycle_that_its_parent_does_not_pay_for(
+    supervisor, autojump_clock, budget
+):
+    """An agent of the agent ends when that one is idle, and may wake it: only where no budget is lent."""
+
+    def answer(request):
+        if request.system == "You look.":
+            return says("found", pause_seconds=5)
+        name = "scout" if request.system == "You lead." else "lead"
+        return calls((SPAWN[0], {**SPAWN[1], "agent": name})) if len(request.messages) == 1 else says("on")
+
+    lead = Agent(name="lead", description="Leads.", system_prompt="You lead.", background=True)
+    options = {"budget": budget, "max_output_tokens": 100, "max_agent_depth": 2}
+    session = await start(supervisor, answer, agents=[lead, attrs.evolve(SCOUT, wake=True)], **options)
+    await session.ask("go")
+    await trio.sleep(60)
+    cycles = await supervisor.session("boss:agent-1").messages()
+    assert [one.text for one in cycles if isinstance(one, AssistantMessage)][1:] == ["on"] * (
+        2 if budget is None else 1
+    )
 
 
 async def test_agents_do_not_start_agents_unless_that_is_allowed(supervisor):
