@@ -5,11 +5,12 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Literal
 
+import msgspec
 import trio
 from attrs import define
 
 from agentrail.abc import Error, ToolOutcome, timeout_seconds_of
-from agentrail.core.policy.budget import Budget, spent_of
+from agentrail.core.policy.budget import NOTHING_SPENT, Budget, Spent, budget_left, spent_of
 from agentrail.core.protocol.effects import ResumeChild, StartAgent
 from agentrail.core.protocol.signals import (
     AgentIdled,
@@ -19,6 +20,7 @@ from agentrail.core.protocol.signals import (
     Prompt,
 )
 from agentrail.core.session.child_sessions import sources_said_by
+from agentrail.core.session.state import Known
 from agentrail.core.values.sources import more_sources
 from agentrail.errors import AgentrailError, SessionDown
 from agentrail.events import (
@@ -157,11 +159,15 @@ class ChildSessions:
             crashed, the agent stays alive.
         """
         parent = self._shared.entries[ports.key].cell
-        async with self._open_agent(parent, line.usage, AgentWork(effect=effect)) as (cell, is_new, is_owed):
+        async with self._open_agent(parent, line.usage, AgentWork(effect=effect)) as (cell, is_new):
+            state = parent.state.data.agents.find(effect.name)
             line.connect(partial(prompt_cell, cell))
             child_id = cell.ports.session_id
             deliver(ChildStarted(at_ms=now_ms(), effect_id=effect.effect_id, child_id=child_id))
-            listener = _Listener(cell, effect, deliver, is_owed=is_owed)
+            listener = _Listener(cell, effect, deliver)
+            if state is not None:
+                listener.is_owed = not is_new and state.status == "working"
+                listener.spent = state.spent
             # Uncommitted text is not forwarded: a hundred talking agents would fill the parent's mailbox.
             subscribe = partial(Session(cell).subscribe, after=effect.after, deltas=False)
             async with subscribed_in_the_end(subscribe) as events:
@@ -175,14 +181,12 @@ class ChildSessions:
     @asynccontextmanager
     async def _open_agent(
         self, parent: SessionCell, usage: ChildUsage, work: AgentWork
-    ) -> AsyncIterator[tuple[SessionCell, bool, bool]]:
-        """Yield its session, whether it is new, and whether it owes the end of a cycle. Leaving the block stops it, shielded and bounded."""
+    ) -> AsyncIterator[tuple[SessionCell, bool]]:
+        """Yield its session, and whether it is new. Leaving the block stops it, shielded and bounded."""
         cell, is_new = await self._agent_of(parent, work)
-        state = parent.state.data.agents.find(work.effect.name)
-        is_owed = not is_new and state is not None and state.status == "working"
         usage.session_id = cell.ports.session_id
         try:
-            yield cell, is_new, is_owed
+            yield cell, is_new
         finally:
             usage.spent = spent_of(cell.state.data.usage, cell.state.data.ledger)
             if parent.crash is None:  # otherwise it is left to the next incarnation, or ends with the last
@@ -250,6 +254,18 @@ def prompt_cell(cell: SessionCell, text: str, budget: Budget | None) -> None:
     )
 
 
+def _bound_of(data: Known, before: Spent) -> Spent:
+    """Return an agent's usage, with all that its own agents may still spend. Never less than `before`, which is booked."""
+    now = spent_of(data.usage, data.ledger)
+    tokens, nano_usd = now.tokens, now.nano_usd
+    if data.ledger is not None and any(one.inputs for one in data.agents.alive):  # their next cycles
+        left = budget_left(data.ledger)
+        tokens += left.tokens or 0
+        nano_usd += round((left.cost_usd or 0) * 1_000_000_000)
+    tokens, nano_usd = max(tokens, before.tokens), max(nano_usd, before.nano_usd)
+    return msgspec.structs.replace(now, tokens=tokens, nano_usd=nano_usd)
+
+
 def is_untouched(cell: SessionCell) -> bool:
     data = cell.state.data
     return is_idle(cell) and data.last is None and not any(type(event) in TERMINAL for event in cell.bus.kept)
@@ -265,7 +281,8 @@ class _Listener:
     cell: SessionCell
     effect: StartAgent
     deliver: Deliver
-    is_owed: bool
+    is_owed: bool = False
+    spent: Spent = NOTHING_SPENT
     _last_text: str = ""
     _turns: int = 0
 
@@ -301,8 +318,8 @@ class _Listener:
             self._tell_end("failed", "[It failed: its last message was lost when the process stopped]")
 
     def _tell_end(self, outcome: Literal["finished", "aborted", "failed"], text: str) -> None:
-        data = self.cell.state.data
         self.is_owed = False
+        self.spent = _bound_of(self.cell.state.data, self.spent)
         self.deliver(
             AgentIdled(
                 at_ms=now_ms(),
@@ -310,7 +327,7 @@ class _Listener:
                 outcome=outcome,
                 text=clean_text(text.strip()),
                 turns=self._turns,
-                spent=spent_of(data.usage, data.ledger),
+                spent=self.spent,
             )
         )
         self._last_text, self._turns = "", 0

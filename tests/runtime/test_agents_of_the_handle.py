@@ -1,5 +1,6 @@
 """`session.agents`: what the tools for agents in the background do for a model, for the program that holds the session (12.2.2)."""
 
+import attrs
 import pytest
 import trio
 import trio.testing
@@ -7,11 +8,14 @@ import trio.testing
 from agentrail import blocking
 from agentrail.core.policy.budget import Budget
 from agentrail.errors import OptionError, SessionDown, StoreUnavailable
+from agentrail.messages import Text, TokenUsage
+from agentrail.runtime.agent import Agent
 from agentrail.runtime.crashes import TaskCrashed
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, calls, says
+from agentrail.testing.tools import RecordingTool
 from tests.runtime.rig import on_virtual_time, open_over
-from tests.runtime.test_background_agents import SCOUT, hangs
+from tests.runtime.test_background_agents import SCOUT, SPAWN, hangs
 
 HANG = calls(("hang", {}))
 
@@ -199,3 +203,59 @@ async def test_an_agent_whose_message_was_lost_with_the_process_is_idle_again():
         assert found.answer == "[It failed: its last message was lost when the process stopped]"
         status = await session.status()
         assert status.budget_left.tokens + status.usage.total == 100_000
+
+
+def leading(scout, *wanted):
+    """Make a model of a session whose agent makes these calls when it is told to spawn, and then rests."""
+
+    def answer(request):
+        last = request.messages[-1]
+        if request.system == "You look.":
+            return scout(request)
+        said = "".join(block.text for block in getattr(last, "content", ()) if isinstance(block, Text))
+        return calls(*wanted) if "Spawn" in said and request.system == "You lead." else says("on")
+
+    return answer
+
+
+def greedy(request):
+    turn = calls(("read", {"n": len(request.messages)}))
+    return attrs.evolve(turn, usage=TokenUsage(input=500, output=50))
+
+
+async def start_leading(supervisor, *turns):
+    """Start the session, with an agent that has had its first cycle and whose own agents have come to rest."""
+    lead = Agent(name="lead", description="Leads.", system_prompt="You lead.", background=True)
+    read = RecordingTool(name="read", answer="x")
+    options = {"budget": Budget(max_total_tokens=100_000), "max_output_tokens": 100, "max_agent_depth": 2}
+    session = await supervisor.start_session(
+        model=FunctionModel(leading(*turns)), session_id="boss", agents=[lead, attrs.evolve(SCOUT, tools=None)], tools=[read], **options
+    )  # fmt: skip
+    await session.agents.spawn("lead", "Spawn.")
+    await session.agents.wait()
+    await trio.sleep(60)
+    return session
+
+
+async def left(session):
+    return (await session.status()).budget_left.tokens
+
+
+async def test_what_waits_for_an_agent_of_an_agent_is_paid_for(supervisor, autojump_clock):
+    """Its next cycle begins when the agent between is idle: nobody else is lent what that may spend."""
+    more = ("send_input", {"name": "agent-1", "text": "More."})
+    session = await start_leading(supervisor, greedy, SPAWN, more)
+    spent = (await supervisor.session("boss:agent-1").status()).usage.total
+    assert spent > 30_000
+    assert spent + await left(session) <= 100_000
+
+
+async def test_a_share_that_agents_of_an_agent_return_is_used_by_its_next_cycles(supervisor, autojump_clock):
+    """It is booked once, and not again with each cycle in which other agents work."""
+    session = await start_leading(supervisor, answered, SPAWN)
+    before = await left(session)
+    for text in ("Rest.", "Spawn.", "Rest.", "Spawn."):
+        await session.agents.send("agent-1", text)
+        await session.agents.wait()
+        await trio.sleep(60)
+    assert await left(session) == before
