@@ -79,6 +79,7 @@ class ChildSessions:
         cell = entry.cell
         usage.session_id = cell.ports.session_id
         try:
+            await trio.lowlevel.checkpoint_if_cancelled()
             if is_untouched(cell):  # its process stopped after it started and before its prompt
                 call = next(one for one in parent.state.data.batch if one.call.call_id == effect.call_id)
                 prompt_cell(cell, str(call.arguments.get("description", "")), None)
@@ -202,6 +203,7 @@ class ChildSessions:
         if live is not None or work.effect.child_id is not None or self._shared.down is not None:
             there = "it no longer exists" if live is None else "a session with this id is already alive"
             raise SessionDown(session_id, self._shared.down or there)
+        await trio.lowlevel.checkpoint_if_cancelled()
         cell = assemble_child(parent, work, fresh_id=f"s-{self._shared.dependencies.outside.ids(6)}")
         await self._shared.begin_journal(cell)
         workspace = Workspace(self._shared.dependencies.make_sandbox, "local", cell.ports.working_dir)

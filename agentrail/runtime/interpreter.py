@@ -317,9 +317,8 @@ class Interpreter:
             case SpawnChild(wish=ToolWantsChild()):
                 # The tool's own task runs it, so that the end of the tool also ends the child.
                 self._calls.grant(effect)
-            case SpawnChild(effect_id=effect_id, name=name) | ResumeChild(effect_id=effect_id, name=name):
-                opened = self._opened(effect_id, name)
-                self._task_group.start_soon(self._run_child, effect, opened, scope=opened.scope, name=name)
+            case SpawnChild() | ResumeChild():
+                self._start_child(effect)
             case AskHost(effect_id=effect_id, name=name):
                 opened = self._opened(effect_id, f"host: {name}")
                 self._turnstile = self._turnstile or Turnstile()
@@ -371,12 +370,14 @@ class Interpreter:
         match effect:
             case SpawnChild(wish=ToolWantsChild()):
                 self._calls.give_back(effect)
-            case RunTool() | SpawnChild() | ResumeChild():
+            case RunTool() | SpawnChild():
                 self._task_group.deliver(_never_begun(effect))
-            case StartAgent(effect_id=effect_id):
-                self._task_group.deliver(
-                    AgentEnded(at_ms=now_ms(), effect_id=effect_id, reason="stopped before it started")
-                )
+            case ResumeChild():  # its session was restored first, so it is alive, and ends with this
+                self._start_child(effect)
+                self._stop(effect.effect_id, "stopped before it started")
+            case StartAgent():  # as above
+                self._start_agent(effect)
+                self._close_agent(effect.effect_id, "stopped before it started")
             case _:
                 pass  # no outcome is expected from cancelled ones
 
@@ -471,6 +472,10 @@ class Interpreter:
         self._closed(began.effect.effect_id, opened)
 
     # --- children
+
+    def _start_child(self, effect: SpawnChild | ResumeChild) -> None:
+        opened = self._opened(effect.effect_id, effect.name)
+        self._task_group.start_soon(self._run_child, effect, opened, scope=opened.scope, name=effect.name)
 
     async def _run_child(self, effect: SpawnChild | ResumeChild, opened: _Open) -> None:
         started_at_ms = now_ms()
@@ -693,7 +698,7 @@ def without_lease(finished: ToolFinished) -> ToolFinished:
     return msgspec.structs.replace(finished, text=LEASE_OVER) if finished.ran_ms is not None else finished
 
 
-def _never_begun(effect: RunTool | SpawnChild | ResumeChild) -> ToolFinished:
+def _never_begun(effect: RunTool | SpawnChild) -> ToolFinished:
     at_ms = now_ms()
     return ToolFinished(
         at_ms=at_ms, effect_id=effect.effect_id, text="[Stopped]", is_error=True, started_at_ms=at_ms

@@ -14,6 +14,7 @@ from agentrail.runtime.crashes import TaskCrashed
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.tools import RecordingTool
+from agentrail.tools.task import TaskTool
 from tests.runtime.rig import on_virtual_time, open_over
 from tests.runtime.test_background_agents import SCOUT, SPAWN, hangs
 
@@ -166,7 +167,7 @@ async def test_a_message_right_after_a_restart_reaches_an_agent():
 
 
 class Dying:
-    """A store that takes no more records of agents once its process is about to stop."""
+    """A store that is not immediate, and takes no more records of agents once its process is about to stop."""
 
     is_immediate = False
 
@@ -259,3 +260,31 @@ async def test_a_share_that_agents_of_an_agent_return_is_used_by_its_next_cycles
         await session.agents.wait()
         await trio.sleep(60)
     assert await left(session) == before
+
+
+@pytest.mark.parametrize(("is_background", "ends"), [(False, False), (False, True), (True, False)])
+@on_virtual_time
+async def test_an_abort_right_after_a_restart_ends_what_was_restored(is_background, ends):
+    """The session's record of the restart is not written by then: its agents are there already, and at work."""
+    call = SPAWN if is_background else ("task", {"description": "Look.", "subagent_type": "scout"})
+
+    def model(request):
+        if request.system == "You look.":
+            return says("slow", pause_seconds=100)
+        return calls(call) if len(request.messages) == 1 else says("on")
+
+    options = {"model": FunctionModel(model), "agents": [SCOUT], "tools": [TaskTool()]}
+    store = Dying(MemoryStore(lease_ms=0))
+    async with open_over(store) as supervisor:
+        session = await supervisor.start_session(session_id="boss", **options)
+        await session.prompt("go")
+        await trio.sleep(1)
+    async with open_over(store) as supervisor:
+        session = await supervisor.resume_session("boss", **options)
+        if ends:
+            await session.stop()
+        else:
+            (child,) = (await session.abort()).children
+            assert child.tasks_ended == 1
+        await trio.sleep(1)
+        assert supervisor.statistics().live == (0 if ends else 1)
