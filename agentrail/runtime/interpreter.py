@@ -543,7 +543,8 @@ class Interpreter:
                 effect_id=effect.effect_id,
                 reason=clean_text(reason or line.reason or "stopped"),
                 is_lost=reason is not None,
-                spent=usage.spent if usage.session_id is not None else None,
+                # At its first start it has a budget. Later, a missing session may have spent something.
+                spent=None if usage.session_id is None and effect.budget is None else usage.spent,
                 receipt=usage.receipt,
             )
         )

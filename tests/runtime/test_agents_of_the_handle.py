@@ -251,6 +251,17 @@ async def test_what_waits_for_an_agent_of_an_agent_is_paid_for(supervisor, autoj
     assert spent + await left(session) <= 100_000
 
 
+async def test_an_agent_that_could_not_start_costs_nothing(supervisor):
+    """Its share of the budget comes back whole."""
+    await start(supervisor, session_id="boss:agent-1")
+    budget = Budget(max_total_tokens=100_000)
+    session = await start(supervisor, session_id="boss", budget=budget, max_output_tokens=100)
+    await session.agents.spawn("scout", "Look.")
+    (found,) = await session.agents.wait(["agent-1"], until="closed")
+    assert "is already alive" in found.reason
+    assert await left(session) == 100_000
+
+
 async def test_a_share_that_agents_of_an_agent_return_is_used_by_its_next_cycles(supervisor, autojump_clock):
     """It is booked once, and not again with each cycle in which other agents work."""
     session = await start_leading(supervisor, answered, SPAWN)
