@@ -189,8 +189,7 @@ def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: s
         budget=task.effect.budget,
         prompt_mode="task" if data.config.prompt_mode == "full" else data.config.prompt_mode,
         gathers_context=False,  # minimal context, like its system prompt
-        # The parent pays for each of its cycles and starts them.
-        wake_on_background_end=False,
+        wake_on_background_end=False,  # the parent pays for each of its cycles and starts them
         agents=data.config.agents if data.ledger is None else _without_wake(data.config.agents),
         rules=data.rules,
         response_format=agent.result,  # not the session's own, which belongs to the session's caller

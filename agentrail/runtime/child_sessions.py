@@ -159,16 +159,17 @@ class ChildSessions:
         Cancellation: The agent and its work are aborted and stopped before the cancellation propagates. If the parent session has
             crashed, the agent stays alive.
         """
-        parent = self._shared.entries[ports.key].cell
-        async with self._open_agent(parent, line.usage, AgentWork(effect=effect)) as (cell, is_new):
-            state = parent.state.data.agents.find(effect.name)
+        parent, usage = self._shared.entries[ports.key].cell, line.usage
+        cell, is_new = await self._agent_of(parent, AgentWork(effect=effect))
+        usage.session_id = cell.ports.session_id
+        state = parent.state.data.agents.find(effect.name)
+        listener = _Listener(cell, effect, deliver)
+        if state is not None:
+            listener.is_owed = not is_new and state.status == "working"
+            listener.spent = state.spent
+        try:
             line.connect(partial(prompt_cell, cell))
-            child_id = cell.ports.session_id
-            deliver(ChildStarted(at_ms=now_ms(), effect_id=effect.effect_id, child_id=child_id))
-            listener = _Listener(cell, effect, deliver)
-            if state is not None:
-                listener.is_owed = not is_new and state.status == "working"
-                listener.spent = state.spent
+            deliver(ChildStarted(at_ms=now_ms(), effect_id=effect.effect_id, child_id=cell.ports.session_id))
             # Uncommitted text is not forwarded: a hundred talking agents would fill the parent's mailbox.
             subscribe = partial(Session(cell).subscribe, after=effect.after, deltas=False)
             async with subscribed_in_the_end(subscribe) as events:
@@ -178,16 +179,6 @@ class ChildSessions:
                 async for event in events:
                     listener.hear(event)
             return cell.ending or "it ended"
-
-    @asynccontextmanager
-    async def _open_agent(
-        self, parent: SessionCell, usage: ChildUsage, work: AgentWork
-    ) -> AsyncIterator[tuple[SessionCell, bool]]:
-        """Yield its session, and whether it is new. Leaving the block stops it, shielded and bounded."""
-        cell, is_new = await self._agent_of(parent, work)
-        usage.session_id = cell.ports.session_id
-        try:
-            yield cell, is_new
         finally:
             usage.spent = spent_of(cell.state.data.usage, cell.state.data.ledger)
             if parent.crash is None:  # otherwise it is left to the next incarnation, or ends with the last

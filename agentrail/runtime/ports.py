@@ -162,9 +162,6 @@ class ChildWork:
             model=wish.model,
         )
 
-    def finished(self, outcome: ToolOutcome, usage: "ChildUsage", started_at_ms: int) -> ToolFinished:
-        return finished_child(self.effect.effect_id, outcome, usage, started_at_ms)
-
 
 @frozen(kw_only=True)
 class AgentWork:

@@ -20,8 +20,7 @@ from agentrail.core.journal.recorder import closed_draft
 from agentrail.core.protocol.effects import ResumeChild, StartAgent
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import Recovered
-from agentrail.core.session.agent_records import GENERAL_PURPOSE
-from agentrail.core.session.child_sessions import kind_of_child
+from agentrail.core.session.agent_records import GENERAL_PURPOSE, agent_wanted
 from agentrail.core.session.state import SEMANTICS, SessionState
 from agentrail.core.stack.plugin_code import part_entry
 from agentrail.core.values.toolbox import FROM_SOURCE, ToolSpec
@@ -494,7 +493,7 @@ def _agent_of(found: Mapping[SessionId, Revived], session_id: SessionId, path: S
             return state.agent
     for call in (*data.batch, *data.survivors):
         if session_id in call.child_ids or session_id == f"{path[-2]}.{call.call.call_id}":
-            return kind_of_child(call)
+            return agent_wanted(call.arguments)
     return GENERAL_PURPOSE
 
 

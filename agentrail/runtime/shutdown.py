@@ -65,18 +65,14 @@ async def stop_quietly(cell: SessionCell, reason: str) -> None:
         await cell.wait_down()
 
 
-def _child_stop_seconds(cell: SessionCell) -> float:
-    """Return how long to wait for the end of a child. Deeper levels wait less, so that a parent learns which child did not end."""
-    depth = len(cell.state.data.config.path) - 1
-    return CHILD_STOP_WITHIN_SECONDS - CHILD_STOP_STEP_SECONDS * (depth - 1)
-
-
 async def end_child(cell: SessionCell, usage: ChildUsage) -> None:
     """Stop a child session, and record its outcome and its usage.
 
     Cancellation: Shielded and bounded. Work that does not end is named.
     """
-    with trio.move_on_after(_child_stop_seconds(cell), shield=True) as grace:
+    # Deeper levels wait less, so that a parent learns which child did not end.
+    seconds = CHILD_STOP_WITHIN_SECONDS - CHILD_STOP_STEP_SECONDS * (len(cell.state.data.config.path) - 2)
+    with trio.move_on_after(seconds, shield=True) as grace:
         with suppress(SessionDown):
             async with Session(cell).subscribe(kinds=[AbortSettled]) as settled:
                 try:

@@ -79,7 +79,7 @@ from agentrail.runtime.crashes import (
 from agentrail.runtime.error_scrubber import without_secrets
 from agentrail.runtime.model_lookup import facts_of, provide_model
 from agentrail.runtime.pending_calls import PendingCalls
-from agentrail.runtime.ports import ChildUsage, ChildWork, Ports
+from agentrail.runtime.ports import ChildUsage, ChildWork, Ports, finished_child
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_journal import FileNotes, KeptJournal, NotingKeeper
 from agentrail.runtime.tool_threads import TOO_MANY
@@ -594,7 +594,7 @@ class RunningCall:
             outcome = Error(text=clean_text(str(error)))
             raise
         finally:
-            calls.task_group.deliver(work.finished(outcome, usage, started_at_ms))
+            calls.task_group.deliver(finished_child(work.effect.effect_id, outcome, usage, started_at_ms))
         return outcome.text
 
     # --- the end of the call
@@ -825,7 +825,7 @@ class ToolCallRunner:
 
     def give_back(self, effect: SpawnChild) -> None:
         outcome = Error(text="[Not started: nobody waited for it any more]")
-        self.task_group.deliver_first(ChildWork(effect=effect).finished(outcome, ChildUsage(), now_ms()))
+        self.task_group.deliver_first(finished_child(effect.effect_id, outcome, ChildUsage(), now_ms()))
 
     def _decide_start(self, effect: RunTool) -> tuple[Tool, float] | AttemptEnd:
         ports = self.ports

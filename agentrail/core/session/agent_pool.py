@@ -17,11 +17,11 @@ from agentrail.core.protocol.effects import (
     StartAgent,
 )
 from agentrail.core.protocol.request import EffectId
-from agentrail.core.protocol.signals import AgentEnded, AgentIdled, BudgetLent
+from agentrail.core.protocol.signals import AgentEnded, AgentIdled
 from agentrail.core.session import call_results
 from agentrail.core.session.agent_records import AgentSpec, AgentState, AgentWait, find_agent
 from agentrail.core.session.effect_owners import OfAgent, OfAgentWait
-from agentrail.core.session.reservations import lend_to_agent, raise_budget, settle_agent
+from agentrail.core.session.reservations import lend_to_agent, settle_agent
 from agentrail.core.session.state import QueuedPrompt
 from agentrail.core.session.step_context import StepContext
 from agentrail.core.values.sources import more_sources
@@ -131,10 +131,6 @@ def forget_all(step: StepContext, reason: str) -> None:
             step.ask(CloseAgent(effect_id=state.effect_id, reason=reason))
     for wait in step.data.agents.waits:
         _close_wait(step, wait)
-
-
-def lent(step: StepContext, signal: BudgetLent) -> None:
-    raise_budget(step, signal.budget)
 
 
 # --- waiting

@@ -13,14 +13,12 @@ from agentrail.core.values.toolbox import Toolbox
 from agentrail.messages import CallId, JsonObject, PromptRef
 
 GENERAL_PURPOSE: Final = "general-purpose"
+"""The agent that every session has: a copy of the session itself."""
 
 
 def agent_wanted(arguments: JsonObject) -> str:
     """Return the name of the agent that a call's arguments request, whether or not it exists."""
     return str(arguments.get("subagent_type", GENERAL_PURPOSE))
-
-
-"""The agent that every session has: a copy of the session itself."""
 
 
 HANDOFF_TOOL: Final = "handoff_to"

@@ -43,6 +43,7 @@ from agentrail.core.session import (
     late_values,
     waiting_hooks,
 )
+from agentrail.core.session.agent_records import agent_wanted
 from agentrail.core.session.cycle import MAX_ASKERS, begin_turn, finish, is_last_turn, stops_after_calls
 from agentrail.core.session.effect_owners import OfCall, OfDrain, OfRetry, OfStoppedCall, OfSurvivor, owned_by
 from agentrail.core.session.open_calls import NO_CALLS, CallState, OpenCalls, Stage
@@ -736,7 +737,7 @@ def _spawn(step: StepContext, state: CallState) -> CallState:
         return call_results.answer(step, state, ARGUMENTS_CHANGED)[0]
     if call_results.began_before_drift(step.data, state):
         return call_results.answer(step, state, call_results.OUTCOME_UNKNOWN)[0]
-    kind = child_sessions.kind_of_child(state)
+    kind = agent_wanted(state.arguments)
     fault = child_sessions.kind_fault(step, kind) or child_sessions.depth_fault(step)
     if fault is not None:
         return call_results.answer(step, state, fault)[0]

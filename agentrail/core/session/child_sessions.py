@@ -12,7 +12,7 @@ from agentrail.core.protocol.effects import SpawnChild
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import ChildPublished, ChildStarted, ToolWantsChild
 from agentrail.core.session import agent_pool, approval_rules, call_results
-from agentrail.core.session.agent_records import GENERAL_PURPOSE, agent_wanted, find_agent, kinds_of
+from agentrail.core.session.agent_records import GENERAL_PURPOSE, find_agent, kinds_of
 from agentrail.core.session.cycle import MAX_ASKERS
 from agentrail.core.session.effect_owners import OfAgent, OfCall, OfChild, OfSurvivor
 from agentrail.core.session.open_calls import CallState
@@ -74,11 +74,6 @@ def _spawn_wished(step: StepContext) -> None:
 def shares(step: StepContext) -> int:
     """Return the number of equal shares of the budget: the calls and tools that still wait for a child."""
     return step.data.batch.waiting_children + len(step.data.wishes)
-
-
-def kind_of_child(state: CallState) -> str:
-    """Return the agent that a call requests, whether or not it exists."""
-    return agent_wanted(state.arguments)
 
 
 def kind_fault(step: StepContext, kind: str) -> str | None:

@@ -40,7 +40,6 @@ from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import GoOn, Prompt, Steer
 from agentrail.core.session import (
     agent_calls,
-    agent_pool,
     approval_rules,
     batch,
     child_sessions,
@@ -67,7 +66,7 @@ from agentrail.core.session.decisions import (
 from agentrail.core.session.plugin_hooks import ask_plugins, plugin_request_finished
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt, recall, remember
 from agentrail.core.session.recorded_calls import RecordedCalls
-from agentrail.core.session.reservations import lend_to_cycle
+from agentrail.core.session.reservations import lend_to_cycle, raise_budget
 from agentrail.core.session.state import (
     SEMANTICS,
     BreakOff,
@@ -738,7 +737,8 @@ def _start(step: StepContext, phase: Phase, signal: signals.SessionBegan) -> Pha
     if has_listeners(step, SessionStarted):
         abort = ask_plugins(step, SessionStarted()).abort
         if abort is not None:
-            return teardown.refuse_session(step, abort)
+            step.data.stopping = f"refused by a plugin: {abort}"
+            return Phase.IDLE
     return phase
 
 
@@ -820,7 +820,7 @@ _GIVEN: Final = dict(
         _by(signals.Recovered, recovery.recovered),
         _in_any(signals.Parked, teardown.parked),
         _by(signals.StepCrashed, _put_aside),
-        _staying(signals.BudgetLent, agent_pool.lent),
+        _staying(signals.BudgetLent, raise_budget),
         _staying(signals.PluginLagged, _plugin_lagged),
         _in_any(signals.StreamStarted, response.stream_started),
         _by(signals.ChunksArrived, response.arrived),

@@ -28,6 +28,7 @@ from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.policy.request_context import BYTES_PER_TOKEN, TokenCount, fixed_tokens_of, tokens_of
 from agentrail.core.protocol.actions import CallModel
 from agentrail.core.protocol.request import EffectId, ModelFacts, ModelRequest
+from agentrail.core.protocol.signals import BudgetLent
 from agentrail.core.session.state import Known, Phase
 from agentrail.core.session.step_context import StepContext, context_tokens
 from agentrail.core.session.views import model_of, models_of, system_prompt_of, tools_of
@@ -163,10 +164,10 @@ def settle_agent(step: StepContext, loan: EffectId | None, spent: Spent | None) 
         step.data.ledger = take_back(ledger, _reservation_of(step.data, loan), spent)
 
 
-def raise_budget(step: StepContext, more: Budget) -> None:
+def raise_budget(step: StepContext, signal: BudgetLent) -> None:
     """Raise the limits by this amount. Without a ledger nothing is limited, and nothing changes."""
     if step.data.ledger is not None:
-        step.data.ledger = raised(step.data.ledger, more)
+        step.data.ledger = raised(step.data.ledger, signal.budget)
 
 
 def settle_loan(step: StepContext, effect_id: EffectId, spent: Spent | None) -> None:

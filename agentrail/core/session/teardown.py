@@ -136,11 +136,6 @@ def abort_by_plugin(step: StepContext, reason: str) -> Phase:
     return Phase.IDLE
 
 
-def refuse_session(step: StepContext, reason: str) -> Phase:
-    step.data.stopping = f"refused by a plugin: {reason}"
-    return Phase.IDLE
-
-
 def stop_session(step: StepContext, signal: StopSession) -> Phase:
     data = step.data
     if len(data.stoppers) >= MAX_ASKERS:
