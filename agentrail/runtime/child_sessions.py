@@ -283,12 +283,8 @@ class _Listener:
         # If an end was among the lost events, another cycle has begun since, and its end is still to come.
         if isinstance(event, EventsLost):
             return
-        effect_id = self.effect.effect_id
-        self.deliver(
-            ChildPublished(
-                at_ms=now_ms(), effect_id=effect_id, event=event, child_id=self.cell.ports.session_id
-            )
-        )
+        effect_id, child_id = self.effect.effect_id, self.cell.ports.session_id
+        self.deliver(ChildPublished(at_ms=now_ms(), effect_id=effect_id, event=event, child_id=child_id))
         if isinstance(event, ResponseComplete):
             self._turns += 1
             self._last_text = event.message.text or self._last_text

@@ -381,6 +381,12 @@ class Interpreter:
             case _:
                 pass  # no outcome is expected from cancelled ones
 
+    def end_restored(self, effects: Sequence[Effect], *, agents: bool) -> None:
+        """End the sessions below that were restored for these effects, which are not carried out any more."""
+        for effect in effects:
+            if isinstance(effect, ResumeChild) or (agents and isinstance(effect, StartAgent)):
+                self.give_up(effect)
+
     # --- streams
 
     def _start_stream(self, effect: StartStream, traceparent: str) -> None:
@@ -512,8 +518,11 @@ class Interpreter:
         match effect:
             case StartAgent():
                 self._start_agent(effect)
-            case PromptAgent():
-                self._prompt_agent(effect)
+            case PromptAgent(effect_id=effect_id):
+                opened = self._open.get(effect_id)
+                # Otherwise it has ended, which is in the mailbox.
+                if opened is not None and opened.agent is not None:
+                    opened.agent.prompt(effect.text, effect.budget)
             case CloseAgent(effect_id=effect_id, reason=reason):
                 self._close_agent(effect_id, reason)
 
@@ -549,11 +558,6 @@ class Interpreter:
             )
         )
         self._closed(effect.effect_id, opened)
-
-    def _prompt_agent(self, effect: PromptAgent) -> None:
-        opened = self._open.get(effect.effect_id)
-        if opened is not None and opened.agent is not None:  # otherwise it has ended, which is in the mailbox
-            opened.agent.prompt(effect.text, effect.budget)
 
     def _close_agent(self, effect_id: EffectId, reason: str) -> None:
         opened = self._open.get(effect_id)

@@ -419,7 +419,8 @@ class SessionCell(SleepingCell):
             task_group, self.ports, self.bus, self.pending_calls, self.journal
         )
         if self.journal is not None:
-            self.journal.outbox.keep_what_is_told()  # the rest would start work of a crashed actor
+            # The rest would start work of a crashed actor. Agents are connected again by the next step.
+            interpreter.end_restored(self.journal.outbox.keep_what_is_told(), agents=False)
             self._let_leave(self.journal, interpreter)
         parked = self._begin(interpreter)
         if parked is None and not (self.state.ended or self.rested is not None):
@@ -671,7 +672,7 @@ class SessionCell(SleepingCell):
         if not effects and is_late_ephemeral(before, signal):
             self.late_ephemeral += 1
         if self.resting is not None and self._leaves(self.resting, effects, interpreter):
-            journal.outbox.keep_what_is_told()
+            interpreter.end_restored(journal.outbox.keep_what_is_told(), agents=True)
             return
         for effect in taken_out:
             interpreter.give_up(effect)

@@ -661,11 +661,13 @@ class Outbox:
     def callers(self) -> Iterator[ReplyToCaller | Refuse]:
         return (effect for effect in self._waiting() if isinstance(effect, ReplyToCaller | Refuse))
 
-    def keep_what_is_told(self) -> None:
-        """Remove all effects that would start work: the session crashed, or has ended. Publications and answers stay."""
+    def keep_what_is_told(self) -> tuple[Effect, ...]:
+        """Remove and return all effects that would start work: the session crashed, or has ended. Publications and answers stay."""
+        removed = tuple([effect for effect in self._waiting() if type(effect) not in _TOLD])
         for step in self._steps:
             step.effects[:] = [effect if type(effect) in _TOLD else None for effect in step.effects]
         self._by_id.clear()
+        return removed
 
     def clear(self) -> None:
         for step in self._steps:  # one of them may be leaving

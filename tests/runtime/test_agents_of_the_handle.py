@@ -273,9 +273,19 @@ async def test_a_share_that_agents_of_an_agent_return_is_used_by_its_next_cycles
     assert await left(session) == before
 
 
-@pytest.mark.parametrize(("is_background", "ends"), [(False, False), (False, True), (True, False)])
+@pytest.mark.parametrize(
+    ("end", "is_background"),
+    [
+        ("abort", False),
+        ("abort", True),
+        ("stop", False),
+        ("rest", False),
+        ("rest", True),
+        ("crash", False),
+    ],
+)
 @on_virtual_time
-async def test_an_abort_right_after_a_restart_ends_what_was_restored(is_background, ends):
+async def test_what_ends_right_after_a_restart_ends_with_all_that_was_restored(end, is_background):
     """The session's record of the restart is not written by then: its agents are there already, and at work."""
     call = SPAWN if is_background else ("task", {"description": "Look.", "subagent_type": "scout"})
 
@@ -292,10 +302,15 @@ async def test_an_abort_right_after_a_restart_ends_what_was_restored(is_backgrou
         await trio.sleep(1)
     async with open_over(store) as supervisor:
         session = await supervisor.resume_session("boss", **options)
-        if ends:
-            await session.stop()
-        else:
-            (child,) = (await session.abort()).children
-            assert child.tasks_ended == 1
+        match end:
+            case "abort":
+                (child,) = (await session.abort()).children
+                assert child.tasks_ended == 1
+            case "stop":
+                await session.stop()
+            case "rest":
+                await supervisor.rest("boss", within=0)
+            case "crash":
+                supervisor.session("boss")._cell.mailbox.put_control(TaskCrashed(ValueError("bad")))  # noqa: SLF001 - from inside
         await trio.sleep(1)
-        assert supervisor.statistics().live == (0 if ends else 1)
+        assert supervisor.statistics().live == (1 if end in {"abort", "crash"} else 0)
