@@ -15,6 +15,7 @@ from agentrail.core.journal.replay import ReplayStep, begins, steps_from
 from agentrail.core.journal.step_explanation import ExplainedStep, explained_step
 from agentrail.core.journal.turn_index import CallBehind, PastTurn, calls_behind, past_turns
 from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import EffectOutcome
 from agentrail.core.session.state import SessionState
 from agentrail.core.session.views import Snapshot, Status, snapshot_of
 from agentrail.core.stack.loaded_stack import Ask
@@ -114,21 +115,19 @@ class Journal:
     def explained(self, number: int) -> ExplainedStep:
         self.check_number(number)
         try:
-            (step,) = self.explained_steps(number - 1, number)
-        except (
-            Trimmed
-        ) as error:  # this needs the state before the record, so the first remaining one cannot be explained
+            # With the present verdicts, so that it shows where they differ from the recorded ones.
+            (step,) = self.explained_steps(number - 1, number, keeps_verdicts=False)
+        except Trimmed as error:
+            # This needs the state before the record, so the first remaining one cannot be explained.
             raise Trimmed(self.stored.session, first=max(error.first, number) + 1) from None
-        told = explained_step(step.walked, step.runs, None)
-        if told.signal.effect_id is None:
-            return told
-        signal = msgspec.structs.replace(
-            told.signal, begun_by=self._beginning_of(EffectId(told.signal.effect_id), number)
-        )
-        return msgspec.structs.replace(told, signal=signal)
+        signal, begun_by = step.walked.signal, None
+        if isinstance(signal, EffectOutcome):
+            begun_by = self._beginning_of(signal.effect_id, number)
+        return explained_step(step.walked, step.runs, begun_by)
 
-    def explained_steps(self, after: int, up_to: int) -> Iterator[ReplayStep]:
-        stored, store, sources = self.stored, self.store, self._sources()
+    def explained_steps(self, after: int, up_to: int, *, keeps_verdicts: bool = True) -> Iterator[ReplayStep]:
+        stored, store = self.stored, self.store
+        sources = msgspec.structs.replace(self._sources(), keeps_verdicts=keeps_verdicts)
         records = read_after(store, stored.scope, stored.session, after, up_to)
         tail = Tail()
         try:

@@ -248,3 +248,18 @@ async def test_a_planned_stop_in_mid_cycle_parks_nobody(below):
     every = inner.find(Filters(), limit=10)
     assert len(every) == 1 + below
     assert all("drifted" not in [one.kind for one in inner.read("", found.session)] for found in every)
+
+
+async def test_an_explanation_with_another_guard_shows_the_difference():
+    """The guard is asked once. Its present refusal is not shown as the cause of a call that ran."""
+    inner, tool = NoSnapshots(), once()
+    await lived(inner, tool, guard("none"))
+    (ran,) = [one.seq for one in inner.read("", "s-1") if "run_tool" in one.does]
+    async with open_again(inner) as supervisor:
+        step = await supervisor.explain_record("s-1", ran, plugins=[guard("block", "not today")])
+    (run,) = step.runs
+    assert (run.outcome.action, run.outcome.by) == ("BlockTool", "guard")
+    assert step.drift is not None
+    assert "run_tool" in step.drift
+    assert step.signal.begun_by == ran - 2
+    assert "run_tool" not in [effect.kind for effect in step.effects]
