@@ -488,7 +488,7 @@ def test_explain_tells_who_was_asked_what_won_and_what_lost():
         "   400 bad: failed, ZeroDivisionError: a bug → fails open",
         "   410 emits: Emit((('said', {'n': 1}),)) → accepted",
         "   420 odd: Intervene('look again') → ignored",
-        "   500 stops: RequireApproval('no rm') → stops the rest",
+        "   500 stops: RequireApproval('no rm') → lost to 'guard'",
         "    10 guard (judging again, round 1): BlockTool('no rm') → stops the rest",
         "   900 late: not asked",
         "  = BlockTool('no rm'), by 'guard'",
@@ -500,6 +500,24 @@ def explained(hook, *plugins, **how):
     """What `explain_hook` says, line by line, without its title."""
     stack, states = load_stack(plugins)
     return str(explain_hook(stack, EVENTS[hook], states, CTX, **how)).splitlines()[1:]
+
+
+def test_explain_names_the_guard_that_overrules_what_stopped_the_rest():
+    """A refusal in a later round replaces a `Skip`. What the `Skip` took back stays taken back, and a guard's change stays."""
+    entries = [
+        Says("first", refuses("rm"), priority=5),
+        Says("second", rewrites("rm"), priority=10),
+        Says("late", rewrites("a"), priority=200),
+        Says("skips", p.Skip),
+    ]
+    assert explained(p.BeforeTool, *entries) == [
+        "     5 first: Continue → accepted",
+        "    10 second: ReplaceToolArgs({'command': 'rm'}) → accepted",
+        "   200 late: ReplaceToolArgs({'command': 'a'}) → lost to 'skips'",
+        "   500 skips: Skip → lost to 'first'",
+        "     5 first (judging again, round 1): BlockTool('no rm') → stops the rest",
+        "  = BlockTool('no rm'), by 'first'",
+    ]
 
 
 def test_explain_tells_of_a_skip_a_wait_and_an_answer_of_nobody():

@@ -61,27 +61,28 @@ class Explanation:
 
     def lost_to(self, link: ExplainedAnswer) -> str | None:
         decision = self.outcome.decision
-        if decision is not None and self._is_taken_back(link):
+        if link.verdict == "stops the rest" and decision is not None and decision.action is not link.answer:
             return decision.by
-        if link.verdict != "accepted" or not isinstance(link.answer, LAST_WINS):
+        if link.verdict != "accepted":
             return None
-        later = self.links[self.links.index(link) + 1 :]
-        kind, stand = type(link.answer), (one for one in later if not self._is_taken_back(one))
-        return next(
-            (one.plugin for one in stand if type(one.answer) is kind and one.verdict == "accepted"), None
-        )
+        skipped_by = self._taken_back_by(link)
+        if skipped_by is not None or not isinstance(link.answer, LAST_WINS):
+            return skipped_by
+        later = (one for one in self.links[self.links.index(link) + 1 :] if one.verdict == "accepted")
+        same = (one for one in later if type(one.answer) is type(link.answer))
+        return next((one.plugin for one in same if self._taken_back_by(one) is None), None)
 
-    def _is_taken_back(self, link: ExplainedAnswer) -> bool:
-        decision = self.outcome.decision
-        if link.verdict != "accepted" or decision is None or not isinstance(decision.action, Skip):
-            return False
-        match link.answer:
+    def _taken_back_by(self, accepted: ExplainedAnswer) -> str | None:
+        match accepted.answer:
             case ReplaceToolArgs():
-                return link.plugin not in self.outcome.rewritten_by
+                is_taken_back = accepted.plugin not in self.outcome.rewritten_by
             case ReplaceMessages():
-                return link.plugin not in self.outcome.replaced_by
+                is_taken_back = accepted.plugin not in self.outcome.replaced_by
             case answer:
-                return isinstance(answer, Intervene | SwitchModel)
+                is_taken_back = isinstance(answer, Intervene | SwitchModel)
+        stops = (one for one in self.links if one.verdict == "stops the rest")
+        skips = (one.plugin for one in stops if type(one.answer) is Skip)
+        return next(skips, None) if is_taken_back else None
 
     def __str__(self) -> str:
         return "\n".join([self.hook, *self._lines()])
