@@ -137,12 +137,12 @@ class StackWatch:
             with side_effects(touched):
                 answer = call_unless_it_exits(member, event, state, ctx)
         finally:
-            self.faults += (f"{what}: a plugin is pure, and this one called {call}" for call in touched)
+            self.faults += (f"{what}: a plugin must be pure, but this one called {call}" for call in touched)
         for compared, time in self._compared(member):
             again = ask_again(compared, event, state, ctx)
             if again != answer:
                 self.faults.append(
-                    f"{what}: the same question has another answer {time}: {answer!r}, then {again!r}"
+                    f"{what}: the same event gets a different answer {time}: {answer!r}, then {again!r}"
                 )
                 break
         self.askings.append(AskedPlugin(member=member, event=event, state=state, ctx=ctx, answer=answer))

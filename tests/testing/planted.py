@@ -258,7 +258,7 @@ BUGS: Final[Mapping[str, tuple[Any, str, str]]] = {
     "a guard behind a plugin that skips": ([Trusting, NoSecrets], "no_call_gets_past_a_guard", "never asked"),
     "an action on a hook that does not take it": ([TooLate], "actions_are_taken", "does nothing there"),
     "a clock": ([Stopwatch], "plugins_are_pure", "time.monotonic at planted.py:"),
-    "a state beside the state": ([Forgetful], "plugins_are_pure", "another answer the second time"),
+    "a state beside the state": ([Forgetful], "plugins_are_pure", "a different answer the second time"),
     "an option that a restart loses": ([Limited], "plugins_are_pure", "after a restart, which loses"),
     "a reviewer without end": (
         [Perfectionist],

@@ -123,6 +123,20 @@ class Asks(p.Plugin[int]):
         return p.Request(p.ReadFile("RULES.md"), "rules", state, wait=bool(state))
 
 
+def test_the_answer_to_a_request_must_be_pure_too():
+    """A plugin is checked on `RequestDone` as on the hooks of `events`."""
+
+    class Stamps(Asks):
+        @p.on(p.RequestDone)
+        def stamp(self, event, state, ctx):
+            return p.Continue(time.time_ns())
+
+    with pytest.raises(
+        AssertionError, match=r"on RequestDone: a plugin must be pure, but this one called time\."
+    ):
+        check_plugin(Stamps)
+
+
 @pytest.mark.parametrize("wait", [False, True])
 def test_a_plugin_that_repeats_its_request_without_end_is_found(wait):
     """Whether its hook waits for the answer or not, the check ends."""
