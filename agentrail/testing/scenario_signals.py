@@ -134,7 +134,7 @@ _GRAMMAR: Final = """
     ToolAsked          signal_id effect_id "question" @options timeout=timeout_ms schema= url=
     ToolWantsChild     signal_id effect_id "prompt" system_prompt= @tools max_turns= agent= model=
     SwitchModel        signal_id model opts_changed=
-    ChangeTools        signal_id attach= detach= replace= generation=
+    ChangeTools        signal_id attach= detach= replace= generation= sections=
     ToolSourceReported signal_id source state "reason"
     UpdatePluginOpts   signal_id plugin options= [narrows]
     ChangePlugins      signal_id change name entry=
@@ -275,6 +275,10 @@ def _image_of(word: str) -> Image:
     return Image(media_type=media_type, data=data)
 
 
+def _json_word(value: object) -> str:
+    return JSON.encode(msgspec.to_builtins(value))
+
+
 _ENTRIES: Final = option("entries", LIST, ())
 _USED: Final = option("usage", _USAGE, TokenUsage())
 FORMS: Final[Mapping[Any, WordForm]] = MappingProxyType(
@@ -296,24 +300,17 @@ FORMS: Final[Mapping[Any, WordForm]] = MappingProxyType(
         tuple[Change, ...]: WordForm(
             "changes", decode_changes, lambda changes: JSON.encode(encode_changes(changes))
         ),
-        PromptSettings: WordForm(
-            "a JSON object of settings", settings_of, lambda one: JSON.encode(msgspec.to_builtins(one))
+        PromptSettings: WordForm("a JSON object of settings", settings_of, _json_word),
+        tuple[tuple[str, str | None], ...]: WordForm(
+            "a JSON list of pairs", converter_of(tuple[tuple[str, str | None], ...]), _json_word
         ),
-        ToolQuestion: WordForm(
-            "a JSON object of a question",
-            converter_of(ToolQuestion),
-            lambda one: JSON.encode(msgspec.to_builtins(one)),
-        ),
+        ToolQuestion: WordForm("a JSON object of a question", converter_of(ToolQuestion), _json_word),
         TraceContext: WordForm(
             "traceparent, or traceparent;tracestate",
             _trace_of,
             lambda one: ";".join(filter(None, msgspec.structs.astuple(one))),
         ),
-        PluginRecord | None: WordForm(
-            "what stands for a plugin",
-            converter_of(PluginRecord),
-            lambda record: JSON.encode(msgspec.to_builtins(record)),
-        ),
+        PluginRecord | None: WordForm("what stands for a plugin", converter_of(PluginRecord), _json_word),
     }
 )
 """The notation of values of these types."""

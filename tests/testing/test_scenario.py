@@ -223,6 +223,15 @@ def test_effects_whose_line_says_all_are_read_back(data):
                 words.check_that_all_was_read("effect")
 
 
+def test_sections_of_changed_tools_are_read_back():
+    """A section is set or removed. Without them, the exported scenario of a session with MCP servers sent another prompt."""
+    sections = (("mcp.s", 'Search, "then" answer.\n'), ("mcp.t", None))
+    signal = msgspec.structs.replace(SIGNALS["change_tools"], attach=(), sections=sections)
+    assert read_signal(print_signal(signal), signal.at_ms) == signal
+    with pytest.raises(ScenarioError, match="a JSON list of pairs"):
+        read_signal("ChangeTools s1 sections=[1]", 7)
+
+
 def test_every_signal_has_a_line():
     """The table is total."""
     assert all(print_signal(signal) for signal in SIGNALS.values())
