@@ -26,7 +26,7 @@ from agentrail.core.wire.codec import decode_signal, encode_event, encode_signal
 from agentrail.errors import BadRequest, CodecError, ErrorInfo, OptionError, ProviderError
 from agentrail.events import AgentEnd
 from agentrail.messages import TokenUsage, UserMessage
-from agentrail.structs import converter_of
+from agentrail.structs import converter_of, picked_fields
 
 SCRUBBED: Final = "[scrubbed]"
 
@@ -216,21 +216,11 @@ def _plain(request: ModelRequest) -> dict[str, Any]:
         for message in request.messages
     )
     said = AgentEnd(messages=messages, usage=TokenUsage(), stop_reason="end")
+    tools = [picked_fields(tool, "name", "description", "parameters") for tool in request.tools]
     return {
-        "model": request.model,
-        "system": request.system,
+        **picked_fields(request, "model", "system", "tool_choice", "max_output_tokens", "response_format"),
         "messages": json.loads(encode_event(said))["messages"],
-        "tools": [
-            {
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": msgspec.to_builtins(tool.parameters),
-            }
-            for tool in request.tools
-        ],
-        "tool_choice": request.tool_choice,
-        "max_output_tokens": request.max_output_tokens,
-        "response_format": request.response_format,
+        "tools": msgspec.to_builtins(tools),
         # Only if there are any, so that recordings older than settings can still be replayed.
         **({} if request.settings is None else {"settings": msgspec.to_builtins(request.settings)}),
     }

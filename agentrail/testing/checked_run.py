@@ -116,12 +116,10 @@ def answer_what_is_open(state: SessionState) -> Signal | None:
         return HostJudged(at_ms=LATER_MS, effect_id=effect_id)
     for effect_id, _ in owned_by(data.open, OfHostReport):
         return HostTold(at_ms=LATER_MS, effect_id=effect_id)
-    gathering = [effect_id for effect_id, _ in owned_by(data.open, OfContext)]
-    if gathering:
-        return ContextGathered(at_ms=LATER_MS, effect_id=gathering[0])
-    below = [effect_id for effect_id, _ in owned_by(data.open, OfChild)]
-    if below:  # the session of a tool ends before the tool
-        return ToolFinished(at_ms=LATER_MS, effect_id=below[0], text="done", started_at_ms=0)
+    for effect_id, _ in owned_by(data.open, OfContext):
+        return ContextGathered(at_ms=LATER_MS, effect_id=effect_id)
+    for effect_id, _ in owned_by(data.open, OfChild):  # the session of a tool ends before the tool
+        return ToolFinished(at_ms=LATER_MS, effect_id=effect_id, text="done", started_at_ms=0)
     if data.compaction is not None and data.compaction.summary is not None:
         return PluginRequestFinished(
             at_ms=LATER_MS, effect_id=data.compaction.effect_id, result=_NOTHING_THERE

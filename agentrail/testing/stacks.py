@@ -688,9 +688,8 @@ def check_stack(  # noqa: PLR0913 - all but the first have defaults that are mea
     chosen = settings(
         max_examples=examples,
         stateful_step_count=max_signals,
-        phases=(
-            HypothesisPhase.generate,
-        ),  # `shortened` shrinks in seconds: it need not generate, only leave out
+        # `shortened` shrinks in seconds: it need not generate, only leave out.
+        phases=(HypothesisPhase.generate,),
         database=None,
         deadline=None,
         report_multiple_bugs=False,

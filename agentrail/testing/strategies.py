@@ -1,6 +1,7 @@
 """Hypothesis strategies for the signals of a session, and for its plugins."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Final, TypeVar, get_args
 
@@ -119,6 +120,7 @@ _PLACES: Final = ("0", "0", "0", "1", "2", "late")
 
 _words: Final = st.sampled_from(("a", "b", "It is", "…", "word " * 20))
 _spoken: Final = _words | st.sampled_from(("<title>A fox</title>", "<status>", "</status>", "`", "<"))
+_images: Final = st.builds(Image, media_type=st.just("image/png"), data=st.just("iVBORw0KGgo="))
 _JITTERS: Final = st.sampled_from((0.0, 0.5, 0.999))
 _doors: Final = st.sampled_from((None, None, "http", "acp"))
 _request_ids: Final = st.sampled_from((None, None, "req-1", "req-2"))
@@ -140,6 +142,7 @@ _settings: Final = st.sampled_from(
     )
 )
 _client_ids: Final = st.sampled_from((None, None, None, "web-1", "web-2"))
+_ORIGIN: Final = MappingProxyType({"client_id": _client_ids, "via": _doors, "request_id": _request_ids})
 
 
 def _errors() -> SearchStrategy[ErrorInfo]:
@@ -171,7 +174,6 @@ def tool_calls(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[ToolCall]:
 def messages() -> SearchStrategy[Message]:
     """Messages with blocks of every kind that a vendor's wire format can express."""
     texts = st.builds(Text, text=st.text(min_size=1))
-    images = st.builds(Image, media_type=st.just("image/png"), data=st.just("iVBORw0KGgo="))
     files = st.builds(FileRef, path=st.sampled_from(("README.md", "a/b.txt")))
     thoughts = st.builds(
         Thinking, text=st.text(), signature=st.none() | st.just("signed"), provider=st.just("scripted")
@@ -182,10 +184,10 @@ def messages() -> SearchStrategy[Message]:
         name=st.sampled_from(TOOL_NAMES),
         text=st.text(min_size=1),
         is_error=st.booleans(),
-        images=_tuples(images, max_size=2),
+        images=_tuples(_images, max_size=2),
     )
     return st.one_of(
-        st.builds(UserMessage, content=_tuples(texts | images | files, min_size=1)),
+        st.builds(UserMessage, content=_tuples(texts | _images | files, min_size=1)),
         st.builds(
             AssistantMessage,
             content=_tuples(texts | thoughts | tool_calls(), min_size=1),
@@ -241,36 +243,18 @@ def prompts() -> SearchStrategy[s.Prompt]:
     """Prompts that ask for a receipt, or for the text of their own cycle."""
     return _asked(
         s.Prompt, ref=st.just(""), content=_tuples(st.builds(Text, text=_words), min_size=1, max_size=2),
-        reply=st.sampled_from(("receipt", "text")), client_id=_client_ids, via=_doors, request_id=_request_ids,
-        digest=_digests,
-        settings=_settings,
-        trace=_traces,
+        reply=st.sampled_from(("receipt", "text")), **_ORIGIN, digest=_digests, settings=_settings, trace=_traces,
     )  # fmt: skip
 
 
 def goings_on() -> SearchStrategy[s.GoOn]:
     """Requests to continue without a new prompt. Most arrive when there is nothing to continue."""
-    return _asked(
-        s.GoOn,
-        ref=st.just(PromptRef("")),
-        client_id=_client_ids,
-        via=_doors,
-        request_id=_request_ids,
-        digest=_digests,
-        settings=_settings,
-    )
+    return _asked(s.GoOn, ref=st.just(PromptRef("")), **_ORIGIN, digest=_digests, settings=_settings)
 
 
 def steers() -> SearchStrategy[s.Steer]:
     """Steering messages of users for a running cycle."""
-    return _asked(
-        s.Steer,
-        ref=st.just(SteerRef("")),
-        text=_words,
-        client_id=_client_ids,
-        via=_doors,
-        request_id=_request_ids,
-    )
+    return _asked(s.Steer, ref=st.just(SteerRef("")), text=_words, **_ORIGIN)
 
 
 def decisions() -> SearchStrategy[s.Signal]:
@@ -447,42 +431,20 @@ def responses(
 
 def tool_outcomes() -> SearchStrategy[s.Signal]:
     """Outcomes of a call: progress, results, errors, and crashes after which it may be retried."""
-    finished = _outcome(
-        s.ToolFinished,
-        text=_words,
+    ended = partial(_outcome, s.ToolFinished, text=_words, started_at_ms=st.just(0))
+    finished = ended(
         is_error=st.booleans(),
-        started_at_ms=st.just(0),
         spent=st.none() | _usages().map(lambda usage: spent_of(usage, None)),
-        images=_tuples(
-            st.builds(Image, media_type=st.just("image/png"), data=st.just("iVBORw0KGgo=")), max_size=2
-        ),
+        images=_tuples(_images, max_size=2),
         ran_ms=st.none() | st.integers(0, 9),
     )
-    crashed = _outcome(
-        s.ToolFinished,
-        text=_words,
-        is_error=st.just(value=True),
-        started_at_ms=st.just(0),
-        crashed=st.just(value=True),
-        jitter=_JITTERS,
+    crashed = ended(is_error=st.just(value=True), crashed=st.just(value=True), jitter=_JITTERS)
+    changing = ended(
+        late=st.booleans(), changes=st.tuples(session_changes()), value=st.none() | late_values()
     )
-    changing = _outcome(
-        s.ToolFinished,
-        text=_words,
-        started_at_ms=st.just(0),
-        late=st.booleans(),
-        changes=st.tuples(session_changes()),
-        value=st.none() | late_values(),
-    )
-    asking = _outcome(
-        s.ToolFinished,
-        text=_words,
-        is_error=st.just(value=True),
-        started_at_ms=st.just(0),
-        asks=st.builds(
-            ToolQuestion, question=_words, timeout_seconds=st.sampled_from((None, 1.0)), state=_words
-        ),
-    )
+    waits = st.sampled_from((None, 1.0))
+    asked = st.builds(ToolQuestion, question=_words, timeout_seconds=waits, state=_words)
+    asking = ended(is_error=st.just(value=True), asks=asked)
     spoken = st.one_of(
         _outcome(s.ToolProgressed, text=_words),
         _outcome(s.ToolEmitted, name=_words),
