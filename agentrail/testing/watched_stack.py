@@ -5,10 +5,12 @@ import gc
 import io
 import os
 import random
+import socket
 import sys
 import sysconfig
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from opcode import opmap
 from types import FrameType
 from typing import Any, Final
 
@@ -34,6 +36,8 @@ _READS_A_CLOCK: Final = frozenset(
 )
 _READS_A_CLOCK_WITH: Final = {"localtime": 0, "gmtime": 0, "ctime": 0, "asctime": 0, "strftime": 1}
 """Functions that read a clock if they are given no time, and so have this number of arguments."""
+_READS_THE_ZONE: Final = frozenset({"localtime", "ctime", "mktime"})
+_OF_ITS_ZONE: Final = ", which depends on the time zone of the machine,"
 _TALKS: Final = frozenset({"open", "open_code", "print", "input", "breakpoint"})
 _OF_THE_SYSTEM: Final = frozenset({"posix", "nt", "_socket", "_ssl", "_posixsubprocess", "_thread"})
 _PLAIN_NAMES: Final = frozenset({"fspath", "strerror", "get_ident", "allocate_lock", "RLock"})
@@ -69,10 +73,9 @@ def _impure(function: Any, caller: FrameType) -> str | None:
     module = getattr(function, "__module__", None)
     owner = getattr(function, "__self__", None)
     if module == "time":
-        # The operand of the running CALL instruction is its number of arguments.
-        given = caller.f_code.co_code[caller.f_lasti + 1] if name in _READS_A_CLOCK_WITH else None
-        reads = name in _READS_A_CLOCK or (given is not None and given == _READS_A_CLOCK_WITH[name])
-        return f"time.{name}" if reads else None
+        if name in _READS_A_CLOCK or _passes(caller, _READS_A_CLOCK_WITH.get(name, -1)):
+            return f"time.{name}"
+        return f"time.{name}{_OF_ITS_ZONE}" if name in _READS_THE_ZONE else None
     if module in _OF_THE_SYSTEM:
         is_plain = name in _PLAIN_NAMES or name.startswith("_path_")
         return None if is_plain else f"{'os' if module == 'posix' else module}.{name}"
@@ -85,9 +88,27 @@ def _impure(function: Any, caller: FrameType) -> str | None:
         return f"random.{name}"
     if isinstance(owner, type) and issubclass(owner, datetime.date) and name in {"now", "utcnow", "today"}:
         return f"{owner.__name__}.{name}"
-    if isinstance(owner, io.IOBase) and not isinstance(owner, io.StringIO | io.BytesIO):
+    if _reads_zone(owner, name, caller):
+        return f"datetime.{name}{_OF_ITS_ZONE}"
+    if isinstance(owner, io.IOBase | socket.socket) and not isinstance(owner, io.StringIO | io.BytesIO):
         return f"{type(owner).__name__}.{name}"
     return None
+
+
+def _reads_zone(owner: object, name: str, caller: FrameType) -> bool:
+    if isinstance(owner, datetime.datetime):
+        is_naive = owner.tzinfo is None
+        return (name == "timestamp" and is_naive) or (
+            name == "astimezone" and (is_naive or _passes(caller, 0))
+        )
+    is_date = isinstance(owner, type) and issubclass(owner, datetime.date)
+    return is_date and name == "fromtimestamp" and _passes(caller, 1)
+
+
+def _passes(caller: FrameType, count: int) -> bool:
+    """Return whether the running CALL instruction passes this many arguments. False if it unpacks them."""
+    code, at = caller.f_code.co_code, caller.f_lasti
+    return code[at] != opmap["CALL_FUNCTION_EX"] and code[at + 1] == count
 
 
 def _reads_environment(frame: FrameType, event: str) -> str | None:

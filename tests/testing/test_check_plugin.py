@@ -1,5 +1,7 @@
 """`check_plugin` lets good plugins through, and names the rule that a bad one breaks."""
 
+import datetime
+import socket
 import sys
 import threading
 import time
@@ -165,13 +167,44 @@ def test_what_a_restart_loses_is_found():
     [
         (lambda: time.localtime().tm_hour, "localtime"),
         (lambda: time.strftime("%H"), "strftime"),
-        (lambda: time.localtime(0).tm_hour + len(time.strftime("%H", time.gmtime(0))), None),
+        (lambda: time.gmtime(0).tm_hour + len(time.strftime("%H", time.gmtime(0))), None),
+        (lambda: time.gmtime(*(0,)), None),
     ],
 )
 def test_a_clock_is_read_without_a_time_only(reads, name):
-    """`localtime()` is impure, and `localtime(seconds)` is not."""
+    """`gmtime()` is impure, and `gmtime(seconds)` is not."""
     with nullcontext() if name is None else pytest.raises(AssertionError, match=f"called time.{name} at "):
         check_plugin(Bad(lambda plugin, event, state: p.Continue(state + (reads() is None))))
+
+
+NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
+
+
+@pytest.mark.parametrize(
+    ("reads", "name"),
+    [
+        (lambda: time.localtime(0), "time.localtime"),
+        (lambda: datetime.datetime.fromtimestamp(0), "datetime.fromtimestamp"),  # noqa: DTZ006 - it is tested
+        (lambda: datetime.date.fromtimestamp(0), "datetime.fromtimestamp"),  # noqa: DTZ012 - it is tested
+        (lambda: NOON.replace(tzinfo=None).timestamp(), "datetime.timestamp"),
+        (lambda: NOON.replace(tzinfo=None).astimezone(datetime.UTC), "datetime.astimezone"),
+        (NOON.astimezone, "datetime.astimezone"),
+        (lambda: datetime.datetime.fromtimestamp(0, datetime.UTC), None),
+        (lambda: (NOON.timestamp(), NOON.astimezone(datetime.UTC)), None),
+    ],
+)
+def test_the_time_zone_of_the_machine_is_found(reads, name):
+    """A date of `ctx.now_ms` is another one on a node in another zone, unless the plugin names the zone."""
+    words = f"called {name}, which depends on the time zone of the machine, at test_check_plugin.py:"
+    with nullcontext() if name is None else pytest.raises(AssertionError, match=words):
+        check_plugin(Bad(lambda plugin, event, state: p.Continue(state + (reads() is None))))
+
+
+def test_a_message_over_an_open_socket_is_found():
+    """The socket was opened elsewhere, such as that of a client for metrics."""
+    one, other = socket.socketpair()
+    with one, other, pytest.raises(AssertionError, match=r"called socket\.send at "):
+        check_plugin(Bad(lambda plugin, event, state: p.Continue(state + one.send(b"x") * 0)))
 
 
 @pytest.mark.parametrize(
