@@ -20,6 +20,7 @@ from agentrail.core.protocol.hooks import HookEvent
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.stack.loaded_stack import Member, PluginEntry, restored_member
 from agentrail.core.stack.plugin import Context
+from agentrail.core.stack.plugin_state import decode_state, encode_state, loses
 from agentrail.core.values.foreign_calls import attempt
 from agentrail.testing.plugins import call_unless_it_exits, puppet_of
 
@@ -159,8 +160,8 @@ class StackWatch:
                 answer = call_unless_it_exits(member, event, state, ctx)
         finally:
             self.faults += (f"{what}: a plugin must be pure, but this one called {call}" for call in touched)
-        for compared, time in self._compared(member):
-            again = ask_again(compared, event, state, ctx)
+        for compared, own, time in self._compared(member, state):
+            again = ask_again(compared, event, own, ctx)
             if again != answer:
                 self.faults.append(
                     f"{what}: the same event gets a different answer {time}: {answer!r}, then {again!r}"
@@ -169,13 +170,11 @@ class StackWatch:
         self.askings.append(AskedPlugin(member=member, event=event, state=state, ctx=ctx, answer=answer))
         return answer
 
-    def _compared(self, member: Member) -> Iterator[tuple[Member, str]]:
-        yield member, "the second time"
-        if type(member.plugin) in self._classes:
-            yield (
-                restored_member(type(member.plugin), member.options),
-                "after a restart, which loses attributes",
-            )
+    def _compared(self, member: Member, state: Any) -> Iterator[tuple[Member, Any, str]]:
+        yield member, state, "the second time"
+        is_class = type(member.plugin) in self._classes
+        again = restored_member(type(member.plugin), member.options) if is_class else member
+        yield again, restored_state(member, state), "after a restart, which loses attributes and identities"
 
     def find(self, change: str, record: PluginRecord) -> object:
         """Return a plugin that is attached to a running session: a puppet if its record names one, otherwise None."""
@@ -187,6 +186,13 @@ class StackWatch:
         self.askings.clear()
         self.faults.clear()
         return seen
+
+
+def restored_state(member: Member, state: Any) -> Any:
+    """Return a state as a restart reads it. A state that the codec does not restore is reported elsewhere, and returned itself."""
+    if loses(state, member.state_type) is not None:
+        return state
+    return decode_state(encode_state(state), member.state_type)
 
 
 def ask_again(member: Member, event: HookEvent, state: Any, ctx: Context) -> Any:

@@ -167,6 +167,19 @@ class Limited(p.Plugin[int]):
         return p.BlockTool("enough", state) if state == self.limit else p.Continue(state + 1)
 
 
+class Fresh(p.Plugin[tuple[str, ...]]):
+    """Recognises its first state by identity. A restart restores an equal one."""
+
+    first = ("none",)
+
+    def init(self) -> tuple[str, ...]:
+        return self.first
+
+    @p.on(p.BeforeTool)
+    def judge(self, event: p.BeforeTool, state: tuple[str, ...], ctx: p.Context) -> p.Action[tuple[str, ...]]:
+        return p.BlockTool("not yet", state) if state is self.first else p.Continue(state)
+
+
 class Perfectionist(Stateless):
     """Is never content."""
 
@@ -260,6 +273,7 @@ BUGS: Final[Mapping[str, tuple[Any, str, str]]] = {
     "a clock": ([Stopwatch], "plugins_are_pure", "time.monotonic at planted.py:"),
     "a state beside the state": ([Forgetful], "plugins_are_pure", "a different answer the second time"),
     "an option that a restart loses": ([Limited], "plugins_are_pure", "after a restart, which loses"),
+    "a state known by identity": ([Fresh], "plugins_are_pure", "after a restart, which loses"),
     "a reviewer without end": (
         [Perfectionist],
         "an idle session settles",

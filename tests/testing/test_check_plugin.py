@@ -207,6 +207,12 @@ def test_a_message_over_an_open_socket_is_found():
         check_plugin(Bad(lambda plugin, event, state: p.Continue(state + one.send(b"x") * 0)))
 
 
+def test_a_plugin_that_knows_its_state_by_identity_is_found():
+    """After a restart the state is equal to the one that `init` returned, and another object."""
+    with pytest.raises(AssertionError, match="different answer after a restart"):
+        check_plugin(planted.Fresh)
+
+
 @pytest.mark.parametrize(
     ("reads", "name"),
     [
