@@ -5,7 +5,7 @@ import signal
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -48,6 +48,7 @@ from agentrail.runtime.base_prompt import decide_system_prompt
 from agentrail.runtime.session_options import is_blueprint, make_options
 from agentrail.structs import picked_fields
 from agentrail.testing.promises import Seen
+from agentrail.testing.timer_signals import timer_signal
 
 JournalRow: TypeAlias = dict[str, Any]
 JudgeJournal: TypeAlias = Callable[[Sequence[Record], Sources], JournalRow]
@@ -164,8 +165,7 @@ def _judged(store: Store, stored: StoredSession, judge: JudgeJournal) -> Journal
         return {"result": "left out", "why": f"its code ends the process: SystemExit: {error}"}
 
 
-@contextmanager
-def _step_limit(at: Callable[[], int]) -> Iterator[None]:
+def _step_limit(at: Callable[[], int]) -> AbstractContextManager[None]:
     """Raise `StepTooLong` when the number of the record stays the same for a second. Works in the main thread only."""
     last = 0  # at 0 modules are imported
 
@@ -175,13 +175,7 @@ def _step_limit(at: Callable[[], int]) -> Iterator[None]:
             raise StepTooLong("".join(traceback.format_stack(frame)))
         last = at()
 
-    before = signal.signal(signal.SIGALRM, tick)
-    signal.setitimer(signal.ITIMER_REAL, _STEP_SECONDS, _STEP_SECONDS)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    return timer_signal(signal.SIGALRM, signal.ITIMER_REAL, tick, _STEP_SECONDS, again=_STEP_SECONDS)
 
 
 def _compared(records: Sequence[Record], sources: Sources, *, other: OtherStack) -> JournalRow:

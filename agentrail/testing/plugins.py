@@ -8,8 +8,11 @@ colon: `approve:"is it safe?"`, `block:"not today"`, `abort:"no"`, `intervene:"t
 
 import functools
 import json
+import threading
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from contextlib import nullcontext
+from signal import ITIMER_VIRTUAL, SIGVTALRM
+from types import FrameType, MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from attrs import frozen
@@ -22,6 +25,7 @@ from agentrail.core.stack.plugin import Plugin
 from agentrail.core.stack.plugin_code import part_entry, plugin_origin
 from agentrail.messages import Message
 from agentrail.otp.crash_text import describe_bug
+from agentrail.testing.timer_signals import timer_signal
 
 PuppetAnswer: TypeAlias = p.Action[int]
 
@@ -137,13 +141,34 @@ def call_unless_it_exits(member: Member, event: p.HookEvent, state: Any, ctx: p.
     """Call a handler.
 
     Raises:
-        AssertionError: It exits, which would end the test or the command, perhaps with the code of a success.
+        AssertionError: It exits, which would end the test or the command, perhaps with the code of a success. Or it does not end.
     """
+    seconds = HOOK_SECONDS / 100 if type(member.plugin) in _endless else HOOK_SECONDS
+    is_heard = threading.current_thread() is threading.main_thread()
     try:
-        return call_handler(member, event, state, ctx)
+        with timer_signal(SIGVTALRM, ITIMER_VIRTUAL, _interrupt, seconds) if is_heard else nullcontext():
+            return call_handler(member, event, state, ctx)
     except SystemExit as leaving:
         message = f"a plugin must not end the process, and this one raised {describe_bug(leaving)}"
         raise AssertionError(message) from leaving
+    except _HookTooLong as late:
+        _endless.add(type(member.plugin))
+        message = f"a plugin must return an action, and this one still computed after {HOOK_SECONDS:g} seconds, at {late}"
+        raise AssertionError(message) from late
+
+
+HOOK_SECONDS: Final = 5.0
+"""Processor time after which a handler counts as endless. A hundredth of it for a plugin that was endless before."""
+
+_endless: Final[set[type]] = set()
+
+
+class _HookTooLong(KeyboardInterrupt):
+    """A handler that does not end. Guards of foreign code let it pass, as they do Ctrl-C."""
+
+
+def _interrupt(_: int, frame: FrameType | None) -> None:
+    raise _HookTooLong("" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}")
 
 
 class PluginShelf:

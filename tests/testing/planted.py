@@ -180,6 +180,17 @@ class Fresh(p.Plugin[tuple[str, ...]]):
         return p.BlockTool("not yet", state) if state is self.first else p.Continue(state)
 
 
+class Endless(Stateless):
+    """Searches for what is not there."""
+
+    @p.on(p.BeforeTool)
+    def search(self, event: p.BeforeTool, state: int, ctx: p.Context) -> p.Action[int]:
+        place = 0
+        while event.name != "none":
+            place += 1
+        return p.Continue(place)
+
+
 class Perfectionist(Stateless):
     """Is never content."""
 

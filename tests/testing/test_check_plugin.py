@@ -1,6 +1,7 @@
 """`check_plugin` lets good plugins through, and names the rule that a bad one breaks."""
 
 import datetime
+import re
 import socket
 import sys
 import threading
@@ -15,6 +16,7 @@ import pytest
 from agentrail import plugins as p
 from agentrail.core.protocol.hooks import HOOKS
 from agentrail.frozen import FrozenDict
+from agentrail.testing import stacks
 from agentrail.testing.check_plugin import SAMPLES, check_plugin
 from tests.testing import planted
 
@@ -144,6 +146,18 @@ def test_a_plugin_that_repeats_its_request_without_end_is_found(wait):
     """Whether its hook waits for the answer or not, the check ends."""
     with pytest.raises(AssertionError, match="after 200 failed requests it still makes another one"):
         check_plugin(Asks, options=[{"wait": wait}])
+
+
+def test_a_handler_that_does_not_end_is_found(monkeypatch):
+    """The message names the plugin, the hook and the line. The check of a stack shows the conversation, too."""
+    monkeypatch.setattr("agentrail.testing.plugins.HOOK_SECONDS", 0.05)
+    words = r"on BeforeTool: .*must return an action, and this one still computed after 0.05 seconds, at .*planted\.py:"
+    with pytest.raises(AssertionError, match=f"Endless, {words}"):
+        check_plugin(planted.Endless)
+    found = stacks.check_stack(stacks.stack_machine([planted.Endless]), examples=1, seed=1).found
+    assert found.rule == "plugins_do_not_fail"
+    assert re.search(f"plugin 'Endless' failed {words}", found.why)
+    assert [type(one).__name__ for one in found.signals] == ["Prompt", "ResponseCompleted"]
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from traceback import extract_stack
 from types import FrameType
@@ -43,6 +43,7 @@ from agentrail.testing.simulation.nemesis import SimulatedCrash
 from agentrail.testing.simulation.schedule import PORTFOLIO, Deadlock, Schedule, TaskOrder
 from agentrail.testing.simulation.tape import Drawn, Tape
 from agentrail.testing.simulation.world import World
+from agentrail.testing.timer_signals import timer_signal
 
 WorldScenario: TypeAlias = Callable[[World], Awaitable[object] | None]
 """Says what a world has, and who lives in it. It does not wait for the life."""
@@ -307,17 +308,10 @@ class _EndlessSteps(trio.abc.Instrument):
         if self._is_heard:
             signal.setitimer(signal.ITIMER_VIRTUAL, SPIN_SECONDS)
 
-    @contextmanager
-    def interrupted(self) -> Iterator[None]:
+    def interrupted(self) -> AbstractContextManager[None]:
         if not self._is_heard:
-            yield
-            return
-        handler = signal.signal(signal.SIGVTALRM, self._interrupt)
-        try:
-            yield
-        finally:
-            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-            signal.signal(signal.SIGVTALRM, handler)
+            return nullcontext()
+        return timer_signal(signal.SIGVTALRM, signal.ITIMER_VIRTUAL, self._interrupt, SPIN_SECONDS)
 
     def _interrupt(self, _: int, frame: FrameType | None) -> None:
         at = "" if frame is None else f": see {frame.f_code.co_filename}:{frame.f_lineno}"
