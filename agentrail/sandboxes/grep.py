@@ -199,6 +199,8 @@ def _with_context(document: Document, numbers: Sequence[int], context_lines: int
 _FILES_AT_A_TIME: Final = 100
 _READ_AT_A_TIME: Final = 8  # files per trip to a thread; each may have ten megabytes
 _SEARCHED: Final = re.compile(rb"^(\d+) files searched$", re.MULTILINE)
+_COUNTED: Final = re.compile(rb"([^\0]+)\0(\d+)\r?\n")  # a file name may contain line feeds
+_NUMBERED: Final = re.compile(rb"([^\0]+)\0(\d+):[^\n]*\n")
 _COMMON: Final = (
     "--no-config",
     "--no-messages",
@@ -220,6 +222,9 @@ _IGNORING: Final = (
     *(f"--glob=!{name}/" for name in SKIPPED_DIRECTORIES),
     *(f"--max-depth={MAX_DIRECTORY_DEPTH}", f"--max-filesize={MAX_SEARCHED_BYTES}"),
 )
+
+# With --text, because it would report a binary file between two paths.
+_NUMBERING: Final = ("--text", "--with-filename", "--line-number", "--no-heading", "--max-columns=1")
 
 
 @frozen(kw_only=True)
@@ -296,19 +301,10 @@ async def _grep(search: RipgrepSearch, read: ReadDocuments) -> GrepResult:
         searched_files = len(counts)
     paths = sorted(path for path, count in counts.items() if count)
     collected = Collected(options)
+    argv = (search.program, *wanted, *_NUMBERING, f"--max-count={options.max_results + 1}")
     for begin in range(0, len(paths), _FILES_AT_A_TIME):
         some = paths[begin : begin + _FILES_AT_A_TIME]
-        argv = (
-            search.program,
-            *wanted,
-            "--with-filename",
-            "--line-number",
-            "--no-heading",
-            "--max-columns=1",
-        )
-        found = await _run(
-            search, (*argv, f"--max-count={options.max_results + 1}", "--", *(f"./{one}" for one in some))
-        )
+        found = await _run(search, (*argv, "--", *(f"./{one}" for one in some)))
         if await _collect(collected, some, _read_numbers(found.stdout), read):
             break
     return collected.result(searched_files)
@@ -341,8 +337,7 @@ async def _run(search: RipgrepSearch, argv: Sequence[str]) -> "subprocess.Comple
 
 def _read_counts(printed: bytes) -> dict[str, int]:
     """Parse lines such as `./src/a.py NUL 3`."""
-    counts = (line.partition(b"\0") for line in printed.split(b"\n") if b"\0" in line)
-    return {_path(path): int(count) for path, _, count in counts}
+    return {_path(path): int(count) for path, count in _COUNTED.findall(printed)}
 
 
 def _path(printed: bytes) -> str:
@@ -350,10 +345,8 @@ def _path(printed: bytes) -> str:
 
 
 def _read_numbers(printed: bytes) -> dict[str, list[int]]:
-    """Parse lines such as `./src/a.py NUL 12:…`. Other lines may report a binary file."""
+    """Parse lines such as `./src/a.py NUL 12:…`."""
     numbers: dict[str, list[int]] = {}
-    for line in printed.split(b"\n"):
-        path, nul, rest = line.partition(b"\0")
-        if nul:
-            numbers.setdefault(_path(path), []).append(int(rest.partition(b":")[0]))
+    for path, number in _NUMBERED.findall(printed):
+        numbers.setdefault(_path(path), []).append(int(number))
     return numbers

@@ -121,6 +121,19 @@ async def test_a_warning_about_a_pattern_is_not_printed(capfd):
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.parametrize("has_ripgrep", [True, False])
+async def test_file_names_with_line_feeds_are_searched(tmp_path, monkeypatch, has_ripgrep):
+    """The file is neither left out, nor are its matches counted for the file whose name is its last line."""
+    if has_ripgrep:
+        _need_ripgrep()
+    else:
+        take_ripgrep_away(monkeypatch)
+    (tmp_path / "a\nb").write_text("no\nneedle\n")
+    (tmp_path / "b").write_text("needle\n")
+    found = await LocalSandbox(tmp_path).grep("needle", ".", GrepOptions(context_lines=0))
+    assert [(line.path, line.number) for line in found.lines] == [("a\nb", 2), ("b", 1)]
+
+
 async def test_a_file_that_moved_shows_nothing_of_what_is_outside(tmp_path, monkeypatch):
     """Ripgrep opens by name and may be led elsewhere; what is shown is read by us, which is not."""
     root = tmp_path / "ws"
