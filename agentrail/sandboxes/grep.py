@@ -252,16 +252,6 @@ ReadDocuments = Callable[[Sequence[str]], Awaitable[Sequence[Document | None]]]
 """Reads files by their paths from the root. None for a file that is not text."""
 
 
-async def grep_with_ripgrep(search: RipgrepSearch, read: ReadDocuments) -> GrepResult:
-    """Search text files below a directory.
-
-    Cancellation: ripgrep is stopped.
-    """
-    with trio.move_on_after(SEARCH_SECONDS):
-        return await _grep(search, read)
-    return GrepResult(error=refuse_slow())
-
-
 def decide_rules(
     include: str | None, start: Sequence[str], above: Iterable[tuple[Sequence[str], str | None]]
 ) -> list[str]:
@@ -276,7 +266,11 @@ def decide_rules(
     return rules
 
 
-async def _grep(search: RipgrepSearch, read: ReadDocuments) -> GrepResult:
+async def grep_with_ripgrep(search: RipgrepSearch, read: ReadDocuments) -> GrepResult:
+    """Search text files below a directory.
+
+    Cancellation: ripgrep is stopped.
+    """
     options = search.options
     case = ("--ignore-case",) if options.ignore_case else ("--case-sensitive",)
     wanted = (*_COMMON, *case, f"--regexp={search.pattern}")

@@ -42,6 +42,7 @@ from agentrail.sandboxes.confinement import Confinement, check_choice
 from agentrail.sandboxes.fallback import ShellFallback
 from agentrail.sandboxes.files import HardLinks, copy_tree
 from agentrail.sandboxes.grep import (
+    SEARCH_SECONDS,
     Document,
     RipgrepSearch,
     decide_rules,
@@ -49,6 +50,7 @@ from agentrail.sandboxes.grep import (
     fill_batches,
     grep_in_helper,
     grep_with_ripgrep,
+    refuse_slow,
 )
 from agentrail.sandboxes.locks import KeyedLocks
 from agentrail.sandboxes.path_patterns import FILE_NAME, PathPattern
@@ -331,6 +333,11 @@ class LocalSandbox:
         if fault is not None:
             await trio.lowlevel.checkpoint()
             return GrepResult(error=fault)
+        with trio.move_on_after(SEARCH_SECONDS):
+            return await self._grep(pattern, path, options)
+        return GrepResult(error=refuse_slow())
+
+    async def _grep(self, pattern: str, path: str, options: GrepOptions) -> GrepResult:
         # In a thread too: a pattern may expand to hundreds, each of which is compiled.
         found = await self._reading(
             "file", path, lambda start: (start, self._files.is_file(start), compile_include(options.include))

@@ -4,8 +4,11 @@ import codecs
 import shutil
 
 import pytest
+import trio
 
+from agentrail import outside
 from agentrail.abc import GrepOptions
+from agentrail.sandboxes.grep import SEARCH_SECONDS
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.memory import MemorySandbox
 from tests.sandboxes.rig import take_ripgrep_away
@@ -132,6 +135,29 @@ async def test_file_names_with_line_feeds_are_searched(tmp_path, monkeypatch, ha
     (tmp_path / "b").write_text("needle\n")
     found = await LocalSandbox(tmp_path).grep("needle", ".", GrepOptions(context_lines=0))
     assert [(line.path, line.number) for line in found.lines] == [("a\nb", 2), ("b", 1)]
+
+
+@pytest.mark.parametrize("has_ripgrep", [True, False])
+async def test_the_time_limit_of_a_search_includes_the_listing(
+    tmp_path, monkeypatch, autojump_clock, has_ripgrep
+):
+    """A listing of a large tree, or over a network, may take longer than the search itself."""
+    if has_ripgrep:
+        _need_ripgrep()
+    else:
+        take_ripgrep_away(monkeypatch)
+
+    class SlowDisk(outside.RealMachine):
+        async def offload(self, function, /, *args, **options):
+            await trio.sleep(2 * SEARCH_SECONDS)
+            return await super().offload(function, *args, **options)
+
+    (tmp_path / "a").write_text("needle\n")
+    began = trio.current_time()
+    with outside.installed(SlowDisk()):
+        error = (await LocalSandbox(tmp_path).grep("needle", ".", GrepOptions())).error
+    assert error is not None
+    assert (error.code, trio.current_time() - began) == ("timeout", pytest.approx(SEARCH_SECONDS))
 
 
 async def test_a_file_that_moved_shows_nothing_of_what_is_outside(tmp_path, monkeypatch):
