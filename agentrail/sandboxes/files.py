@@ -5,6 +5,7 @@ import errno
 import hashlib
 import os
 import stat
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -102,10 +103,8 @@ class Repositories:
             descriptor = self._open(self._root, names, os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
             return frozenset()
-        try:
+        with _Held(descriptor):
             return find_repository_parts(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 # Copies of a directory, put into place as a whole.
@@ -113,6 +112,7 @@ class Repositories:
 _PIECE_BYTES: Final = 1 << 20
 _MODE_BITS: Final = 0o777
 _LOCK_TRIES: Final = 20
+_ACCESS_LIST: Final = "system.posix_acl_access"
 
 
 def copy_tree(root: int, opener: Opener, directory: Path, check: Callable[[], None]) -> None:
@@ -194,6 +194,7 @@ def _copy_file(parent: int, name: str, target: Path, check: Callable[[], None]) 
         try:
             while _copy_piece(source, copy):
                 check()
+            _copy_attributes(parent, name, copy)
             os.fchmod(copy, status.st_mode & _MODE_BITS)
             os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
         finally:
@@ -248,20 +249,16 @@ class Files:
 
     def read(self, names: Names, offset: int, limit: int | None) -> ReadResult:
         descriptor, status = self._open_file(names)
-        try:
+        with _Held(descriptor):
             pieces = _pieces(descriptor, status, names)
             return read_page(
                 pieces, offset=offset, limit=limit, path=show_names(names), size_bytes=status.st_size
             )
-        finally:
-            os.close(descriptor)
 
     def read_bytes(self, names: Names) -> bytes:
         descriptor, status = self._open_file(names)
-        try:
+        with _Held(descriptor):
             return b"".join(_pieces(descriptor, status, names))
-        finally:
-            os.close(descriptor)
 
     def exists(self, names: Names) -> bool:
         try:
@@ -333,12 +330,10 @@ class Files:
         self._refuse_names(names)
         check_written_size(len(data), show_names(names))
         parent = self._make_parent(names)
-        try:
+        with _Held(parent):
             replaced = self._look_at_target(parent, names)
             before = None if replaced is None else self._hash(parent, names)
             put_file(parent, names[-1], data, replaced)
-        finally:
-            os.close(parent)
         return WriteResult(
             is_new=replaced is None, size_bytes=len(data), sha256=hash_bytes(data), sha256_before=before
         )
@@ -355,7 +350,7 @@ class Files:
         self._refuse_names(names)
         encode_text(new, show_names(names))
         parent = self.open_directory(names[:-1])
-        try:
+        with _Held(parent):
             before = self._look_at_target(parent, names)
             if before is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
@@ -365,8 +360,6 @@ class Files:
             data, replacements, diff = edited
             changed = f"{show_names(names)} changed while it was being edited. Read it again."
             put_file(parent, names[-1], data, before, changed)
-        finally:
-            os.close(parent)
         return EditResult(
             replacements=replacements, diff=diff, sha256=hash_bytes(data), sha256_before=hash_bytes(read)
         )
@@ -374,12 +367,10 @@ class Files:
     def _read_beside(self, parent: int, names: Names) -> bytes:
         """Read a file by its last name, from the directory in which it will be replaced."""
         descriptor = os.open(names[-1], os.O_RDONLY | os.O_NOFOLLOW | FLAGS, dir_fd=parent)
-        try:
+        with _Held(descriptor):
             status = os.fstat(descriptor)
             _refuse_irregular(status, show_names(names))
             return b"".join(_pieces(descriptor, status, names))
-        finally:
-            os.close(descriptor)
 
     def _hash(self, parent: int, names: Names) -> str | None:
         try:
@@ -468,10 +459,8 @@ class Files:
                 descriptor = self.open_directory(names[:depth])
             except (OSError, PathRefused):
                 continue
-            try:
+            with _Held(descriptor):
                 every = os.listdir(descriptor)  # noqa: PTH208 - pathlib lists no descriptor
-            finally:
-                os.close(descriptor)
             return describe_neighbours(every, names, depth)
         return ""
 
@@ -544,7 +533,7 @@ def put_file(
 
     If `changed` is given, it is the message of the refusal where the file is another one by now.
     """
-    temporary = write_beside(parent, data, replaced, None if replaced is None else replaced.st_mode)
+    temporary = write_beside(parent, name, data, replaced, None if replaced is None else replaced.st_mode)
     with contextlib.ExitStack() as undo:
         undo.callback(_remove, parent, temporary)
         # Until the caller closes the directory. If another program keeps it locked, the comparison notices most writes.
@@ -556,8 +545,10 @@ def put_file(
         undo.pop_all()
 
 
-def write_beside(parent: int, data: bytes, replaced: os.stat_result | None, mode: int | None) -> str:
-    """Write a temporary file with the owner of the replaced one, if permitted, and a mode without its set-id bits. Return its name."""
+def write_beside(
+    parent: int, name: str, data: bytes, replaced: os.stat_result | None, mode: int | None
+) -> str:
+    """Write a temporary file with the owner and attributes of the replaced one, if permitted, without set-id bits. Return its name."""
     temporary = f".agentrail-{outside.ids(8)}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | FLAGS
     descriptor = os.open(temporary, flags, 0o666 if mode is None else 0o600, dir_fd=parent)
@@ -568,12 +559,25 @@ def write_beside(parent: int, data: bytes, replaced: os.stat_result | None, mode
             if replaced is not None:
                 with contextlib.suppress(PermissionError):
                     os.fchown(descriptor, replaced.st_uid, replaced.st_gid)
+                _copy_attributes(parent, name, descriptor)
             if mode is not None:
-                os.fchmod(descriptor, mode & _MODE_BITS)
+                os.fchmod(descriptor, mode & _MODE_BITS)  # after the access list, which has a mode too
             file.flush()
             os.fsync(descriptor)
         undo.pop_all()
     return temporary
+
+
+def _copy_attributes(parent: int, name: str, copy: int) -> None:
+    """Copy the access list of a file and the attributes of its user, if the system has them."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            if _ACCESS_LIST in os.listxattr(copy):  # inherited from the directory
+                os.removexattr(copy, _ACCESS_LIST)
+            source = f"/proc/self/fd/{parent}/{name}"
+            for one in os.listxattr(source, follow_symlinks=False):
+                if one == _ACCESS_LIST or one.startswith("user."):
+                    os.setxattr(copy, one, os.getxattr(source, one, follow_symlinks=False))
 
 
 def _find_status(parent: int, name: str) -> os.stat_result | None:

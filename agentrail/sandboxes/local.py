@@ -233,7 +233,7 @@ class LocalSandbox:
         return WriteResult(error=found) if isinstance(found, Refusal) else found
 
     async def edit(self, path: str, old: str, new: str, *, replace_all: bool = False) -> EditResult:
-        """Replace the one occurrence of a text, or all. Line ends, byte order mark and mode stay as they are.
+        """Replace the one occurrence of a text, or all. Line ends, byte order mark, mode and access control list stay as they are.
 
         Returns:
             The replacement, or an error, also with the codes `old_not_found`, `old_not_unique`, `invalid_edit`, and

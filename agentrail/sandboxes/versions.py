@@ -294,7 +294,7 @@ class VersionedFiles(Files):
         one.made = self._missing_directories(one.names)
         parent = self._make_parent(one.names)
         try:
-            one.temporary = write_beside(parent, data, one.found, mode)
+            one.temporary = write_beside(parent, one.names[-1], data, one.found, mode)
         finally:
             os.close(parent)
 

@@ -5,6 +5,7 @@ import errno
 import gc
 import os
 import socket
+import struct
 from pathlib import Path
 
 import pytest
@@ -204,6 +205,47 @@ async def test_edits_by_two_names_of_a_directory_count_or_are_refused(root):
                     edited.append(found.error is None)
 
     assert (root / "real/file").read_text().count("edited") == sum(edited) > 0
+
+
+@pytest.mark.parametrize("has_own", [True, False])
+@pytest.mark.parametrize("change", ["edit", "write", "copy"])
+async def test_a_replaced_file_keeps_its_access_list(root, tmp_path, change, has_own):
+    """Without it, the mode means something else: its group may do what the list allows another user. None is inherited."""
+    listed = [
+        (0x01, 6),
+        (0x02, 6),
+        (0x04, 0),
+        (0x10, 6),
+        (0x20, 0),
+    ]  # the owner, one user, the group, a mask, others
+    users = {0x02: 12_345}
+    rights = [struct.pack("<HHI", tag, allowed, users.get(tag, 0xFFFF_FFFF)) for tag, allowed in listed]
+    access_list = struct.pack("<I", 2) + b"".join(rights)
+    path = root / "a"
+    path.write_text("one")
+    path.chmod(0o640)
+    try:
+        os.setxattr(root, "system.posix_acl_default", access_list)
+        os.setxattr(path, "user.note", b"kept")
+        if has_own:
+            os.setxattr(path, "system.posix_acl_access", access_list)
+    except (AttributeError, OSError):
+        pytest.skip("files have no access lists here")
+    sandbox = LocalSandbox(root)
+
+    def attributes(of):
+        return {name: os.getxattr(of, name) for name in os.listxattr(of)}, of.stat().st_mode
+
+    before = attributes(path)
+    match change:
+        case "edit":
+            assert (await sandbox.edit("a", "one", "two")).error is None
+        case "write":
+            assert (await sandbox.write("a", "two")).error is None
+        case "copy":
+            await (await sandbox.copy_to(tmp_path / "copy")).aclose()
+            path = tmp_path / "copy" / "a"
+    assert attributes(path) == before
 
 
 async def test_what_changed_meanwhile_is_not_overwritten(sandbox, root, monkeypatch):
