@@ -70,7 +70,7 @@ async def submit(call: RouteCall, kind: RequestKind, session_id: str | None) -> 
         trace=trace,
     )
     if isinstance(submitted, HostRequest) and kind != "prompt":  # a prompting client may leave
-        call.on_left = submitted.caller_left
+        call.on_left, call.request = submitted.caller_left, submitted
     return submitted
 
 

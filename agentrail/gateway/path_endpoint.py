@@ -84,6 +84,7 @@ from agentrail.host.quotas import (
     decide_charge,
     draw_of_shared,
 )
+from agentrail.host.requests import HostRequest
 from agentrail.logs import Logger
 from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash, what_travels
@@ -246,6 +247,7 @@ class RouteCall:
         principal: The caller; `NO_PRINCIPAL` if the route needs no token.
         has_encoded_slash: Whether the path has an encoded slash, which the client did not mean as a separator.
         on_left: Awaited if the client disconnects. A handler sets it if there is work to stop.
+        request: The request whose caller it is, until its end. None if it counts as the caller of none.
         watch: Scope of the work that runs while the client is connected.
         has_begun: Whether the first write of its response has started, so that nothing else can be answered.
         is_over: Whether the last one has.
@@ -268,6 +270,7 @@ class RouteCall:
     body: Any = None
     request_id: str = ""
     on_left: Callable[[], Awaitable[None]] | None = None
+    request: HostRequest | None = None
     has_left: bool = False
     watch: trio.CancelScope | None = None
     has_begun: bool = False
@@ -533,6 +536,8 @@ class PathEndpoint:
         finally:
             if call.has_left and call.on_left is not None:
                 await self._leave(call, call.on_left)  # noqa: ASYNC102 - shielded and bounded
+            if call.request is not None and not call.request.record.has_ended:
+                call.request.release()
 
     async def _answer(self, call: RouteCall) -> None:
         route = self._routes.get("GET" if call.head.method == "HEAD" else call.head.method)

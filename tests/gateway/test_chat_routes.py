@@ -18,7 +18,7 @@ from agentrail.host import AttachmentText, HandledResponse, Limits, Webhooks
 from agentrail.messages import TraceContext
 from agentrail.plugins import HumanApproval
 from agentrail.testing.models import ScriptedModel, calls, fails, says
-from agentrail.testing.tools import RecordingTool
+from agentrail.testing.tools import HangingTool, RecordingTool
 from tests.commands.folders import commands_at, write_commands
 from tests.gateway.socket_client import socket_of
 from tests.gateway.web import error_of, serving
@@ -236,6 +236,28 @@ async def test_a_caller_who_leaves_ends_its_request_only_where_it_said_so(path, 
         assert hooks == ["start", "persisted", "end"]
         assert ledger.ends == ["aborted" if says_abort else "completed"]
         assert web.served.gateway.places.in_all == 0
+
+
+@pytest.mark.parametrize("path", ["/chat", "/v1/chat/completions"])
+async def test_a_caller_whose_response_has_ended_does_not_keep_the_request_running(path):
+    """It was answered that an approval waits. Sent again after the approval, the same message has one caller."""
+    said = {"model": "desk", "messages": [{"role": "user", "content": "Hi"}]}
+    if path == "/chat":
+        said = {"message": "Hi", "session_id": "s-1", "on_disconnect": "abort"}
+    sent, ledger, hang = {"x-session-id": "s-1", "idempotency-key": "k"}, Ledger(), HangingTool(name="hang")
+    turns = [calls(("shell", {})), calls(("hang", {}))]
+    guard = (HumanApproval, {"require_approval_for": ["shell"]})
+    made = profile(ScriptedModel(turns), tools=[RecordingTool(name="shell"), hang], plugins=[guard])
+    async with serving(None, ledger, profiles=[made], protocols=("openai",)) as web:
+        await web.post(path, said, headers=sent)
+        (session,) = web.host.supervisor.sessions(scope="local")
+        (waiting,) = (await session.status()).all_approvals
+        await session.approve(waiting.id)
+        await hang.started.wait()
+        with trio.move_on_after(0.3):
+            await web.post(path, said, headers=sent)
+        await web.served.quiet()
+        assert (ledger.ends, hang.stopped) == (["aborted"], 1)
 
 
 async def test_a_reader_who_leaves_is_freed_without_the_collector():

@@ -346,7 +346,7 @@ class ResponseStream(Generic[Own]):
             if self.apply is not None:
                 await reader.go_on(self.resumed_id, self.apply, first=self.first)
             if self.wire.on_disconnect == "abort":
-                call.on_left = partial(self._stop, reader)
+                call.on_left, call.request = partial(self._stop, reader), self.request
             is_away = partial(reader.finish, "store_unavailable")
             watched = call.gateway.opened()[1].watch_stream(reader)
             with told_of_outages(self.session, is_away), watched, reader.scope:
