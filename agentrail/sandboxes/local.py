@@ -40,7 +40,7 @@ from agentrail.sandboxes.command_process import ErrorOutput, OpenedProcess
 from agentrail.sandboxes.command_runner import CommandLimits, CommandRules, Commands, check_command
 from agentrail.sandboxes.confinement import Confinement, check_choice
 from agentrail.sandboxes.fallback import ShellFallback
-from agentrail.sandboxes.files import HardLinks, copy_tree
+from agentrail.sandboxes.files import HardLinks, Held, copy_tree
 from agentrail.sandboxes.grep import (
     SEARCH_SECONDS,
     Document,
@@ -448,10 +448,8 @@ class LocalSandbox:
         directory = await self._open_for_command(options.workdir)
         if isinstance(directory, Refusal):
             return ExecuteResult(error=directory)
-        try:
+        with Held(directory):
             found = await self._commands.run(command, directory, options)
-        finally:
-            os.close(directory)
         return ExecuteResult(error=found) if isinstance(found, Refusal) else found
 
     @asynccontextmanager
@@ -473,13 +471,11 @@ class LocalSandbox:
         directory = await self._open_for_command(options.workdir)
         if isinstance(directory, Refusal):
             raise ProcessRefused(directory.message, code=directory.code)
-        try:
+        with Held(directory):
             async with self._commands.open_process(
                 tuple(argv), directory, options, errors or options.errors
             ) as process:
                 yield process
-        finally:
-            os.close(directory)
 
     async def keep_result_file(self, name: str, data: bytes) -> Refusal | None:
         """Write a file of a tool's result below `.agentrail/mcp/`, which tools can read.

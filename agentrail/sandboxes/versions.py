@@ -16,7 +16,7 @@ from agentrail import outside
 from agentrail.abc import EditResult, Refusal, WriteResult
 from agentrail.abc.versions import FileOutcome, GetContent, PutBack
 from agentrail.core.journal.file_changes import FileState, FileWrite, WantedFile
-from agentrail.sandboxes.files import Files, edit_bytes, hash_bytes, is_same, put_file, write_beside
+from agentrail.sandboxes.files import Files, Held, edit_bytes, hash_bytes, is_same, put_file, write_beside
 from agentrail.sandboxes.paths import join_names, show_names
 from agentrail.sandboxes.refusals import (
     MAX_WRITTEN_BYTES,
@@ -94,7 +94,7 @@ class VersionedFiles(Files):
         self._refuse_names(names)
         check_written_size(len(data), show_names(names))
         existing, depth = self._open_existing(names[:-1])
-        try:
+        with Held(existing):
             where = self._where(existing, names[:depth])
             if depth < len(names) - 1:
                 self._refuse_names((*where, *names[depth:]))
@@ -102,8 +102,6 @@ class VersionedFiles(Files):
             else:
                 replaced = self._look_at_target(existing, names)
                 before, read = self._look(existing, names, replaced)
-        finally:
-            os.close(existing)
         result = WriteResult(
             is_new=replaced is None,
             total_lines=total_lines,
@@ -132,14 +130,12 @@ class VersionedFiles(Files):
         self._refuse_names(names)
         encode_text(new, show_names(names))
         parent = self.open_directory(names[:-1])
-        try:
+        with Held(parent):
             replaced = self._look_at_target(parent, names)
             if replaced is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
             where = self._where(parent, names[:-1])
             read = self._read_beside(parent, names)
-        finally:
-            os.close(parent)
         data, replacements, diff = edit_bytes(
             read, old, new, replace_all=replace_all, shown=show_names(names), check=check
         )
@@ -164,12 +160,10 @@ class VersionedFiles(Files):
         with self._repositories.hold(names):
             self._refuse_names(names)
             parent = self._make_parent(names)
-            try:
+            with Held(parent):
                 self._look_at_target(parent, names)
                 changed = _CHANGED_MESSAGE.format(show_names(names))
                 put_file(parent, names[-1], planned.data, planned.replaced, changed)
-            finally:
-                os.close(parent)
         return planned.result
 
     def _look(
@@ -293,10 +287,8 @@ class VersionedFiles(Files):
     def _put_beside(self, one: _Staged, data: bytes, mode: int | None) -> None:
         one.made = self._missing_directories(one.names)
         parent = self._make_parent(one.names)
-        try:
+        with Held(parent):
             one.temporary = write_beside(parent, one.names[-1], data, one.found, mode)
-        finally:
-            os.close(parent)
 
     def _missing_directories(self, names: Names) -> list[Names]:
         existing, depth = self._open_checked(names)
@@ -317,7 +309,7 @@ class VersionedFiles(Files):
     def _put_one(self, one: _Staged) -> PutBack:
         path, names = one.change.path, one.names
         parent, depth = self._open_checked(names)
-        try:
+        with Held(parent):
             found = self._look_at_target(parent, names) if depth == len(names) - 1 else None
             if not is_same(found, one.found):
                 self._discard_one(one)
@@ -326,8 +318,6 @@ class VersionedFiles(Files):
                 os.rename(one.temporary, names[-1], src_dir_fd=parent, dst_dir_fd=parent)
             elif found is not None:
                 os.unlink(names[-1], dir_fd=parent)
-        finally:
-            os.close(parent)
         if one.temporary is None:
             self._remove_directories(
                 [names[:end] for end in range(len(names) - one.remove_directories, len(names))]
@@ -342,11 +332,9 @@ class VersionedFiles(Files):
     def _discard_one(self, one: _Staged) -> None:
         with contextlib.suppress(OSError, PathRefused):
             parent, _ = self._open_checked(one.names)
-            try:
+            with Held(parent):
                 if one.temporary is not None:
                     os.unlink(one.temporary, dir_fd=parent)
-            finally:
-                os.close(parent)
         self._remove_directories(one.made)
 
     def _remove_directories(self, every: Sequence[Names]) -> None:
@@ -354,10 +342,8 @@ class VersionedFiles(Files):
         for names in reversed(every):
             with contextlib.suppress(OSError, PathRefused):
                 parent, _ = self._open_checked(names)
-                try:
+                with Held(parent):
                     os.rmdir(names[-1], dir_fd=parent)
-                finally:
-                    os.close(parent)
 
 
 def _refused(error: OSError, names: Names) -> PathRefused:
