@@ -34,7 +34,7 @@ from agentrail.host.hook_payloads import (
 )
 from agentrail.host.host_options import HostOptions, ReadinessCheck
 from agentrail.host.host_sessions import HostSessions, already_there, has_no_cycle, refuse_child
-from agentrail.host.identity import DECIDE, owner_of_session, profile_of_session
+from agentrail.host.identity import DECIDE, owner_of_session, profile_of_session, session_id_for
 from agentrail.host.listed_session import ListedSession
 from agentrail.host.plugin_chain import HookRunner, PluginOrder
 from agentrail.host.plugin_life import PluginLife
@@ -461,6 +461,7 @@ class Host:
         history: Sequence[Message] = (),
         keep: bool = True,
         tool_call: tuple[str, JsonObject] | None = None,
+        client_id: str | None = None,
     ) -> Session:
         """Create a session without a message.
 
@@ -475,6 +476,7 @@ class Host:
             keep: False for a temporary session: it is in no list, and deleted from the store when it ends, at the latest
                 ten minutes after its last cycle, also by the next process. Its forks are temporary too.
             tool_call: Name and arguments of a tool. The first message makes this call, in place of a model.
+            client_id: Name of the caller, from which the id is derived, as in `submit`. In place of `session_id`.
 
         Raises:
             SessionUnknown: Another user's session has this id.
@@ -489,7 +491,9 @@ class Host:
         messages = check_given_history(history)
         wanted = mint_session() if session_id is None else SessionId(session_id)
         sessions = self._parts.sessions
-        if await sessions.facts(owner, wanted, creates=True) is not None:
+        if client_id is not None:
+            wanted = session_id_for(owner, client_id)
+        elif await sessions.facts(owner, wanted, creates=True) is not None:
             raise already_there(wanted)
         context = ProfileContext(
             tenant_id=owner.tenant_id,

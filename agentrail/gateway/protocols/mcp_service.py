@@ -1,5 +1,6 @@
 """The MCP server of a host. Needs the extra `mcp`: only `mcp_routes` imports this."""
 
+import hashlib
 import json
 import shlex
 from collections.abc import (
@@ -42,7 +43,7 @@ from agentrail import outside
 from agentrail.abc.store import OwedRow
 from agentrail.commands.slash_command import CommandDesk, SlashCommand
 from agentrail.core.values.question_forms import read_form
-from agentrail.errors import AgentrailError
+from agentrail.errors import AgentrailError, AlreadyExists
 from agentrail.events import AgentEnd, Approval, AskUser, Question
 from agentrail.frozen import thawed
 from agentrail.gateway import calls
@@ -64,7 +65,7 @@ from agentrail.gateway.token_watcher import OpenStream
 from agentrail.host.admission import mint_session
 from agentrail.host.agent_profiles import AgentProfile, ProfileContext, options_of_profile
 from agentrail.host.hook_payloads import HandledResponse
-from agentrail.host.identity import SessionOwner
+from agentrail.host.identity import SessionOwner, is_derived, metadata_of_session, session_id_for
 from agentrail.protocols import mcp_server as shapes
 from agentrail.protocols.decisions import WireRefusal
 from agentrail.protocols.error_shapes import INVALID_PARAMS, NOT_FOUND, json_rpc_error
@@ -321,23 +322,23 @@ class McpService:
                 if session_id is not None:
                     await own_session(call, session_id, tool.profile.id)
             else:
-                own, said = (tool.own, arguments), f"Call the tool {tool.own}."
-                made = await call.host.create(
-                    call.principal, agent_id=tool.profile.id, tool_call=own, keep=False
-                )
-                session_id = made.session_id
+                said = f"Call the tool {tool.own}."
+                session_id = await _begin_call(call, tool.profile, (tool.own, arguments))
             answering = partial(_ask, call, ctx, tool, said, session_id)
         if tool.own is None:
             return await answering()
-        has_ended = True
+        has_ended, is_kept = True, is_derived(session_id or "")
         try:
             answer = await answering()
             has_ended = "inputRequests" not in answer
         except MCPError:  # its questions are still open
             has_ended = False
             raise
+        except CallRefused as refused:
+            is_kept = is_kept and refused.answer.code != "cycle_waiting"
+            raise
         finally:
-            if has_ended:  # also if it was cancelled
+            if has_ended and not is_kept:  # also if it was cancelled
                 with trio.move_on_after(LEFT_SECONDS, shield=True), suppress(AgentrailError, CallRefused):
                     await call.host.delete_session(session_id or "", call.principal, purge=True)  # noqa: ASYNC102
         return answer
@@ -360,6 +361,21 @@ def _read_call(arguments: Mapping[str, Any]) -> tuple[str, str | None]:
     if faults:
         refuse_call("field_invalid", "; ".join(faults))
     return arguments["prompt"], arguments.get("session_id")
+
+
+async def _begin_call(call: RouteCall, profile: AgentProfile, tool_call: tuple[str, _Answer]) -> str:
+    """Create the session of a call of a tool itself. With an idempotency key it stays, for the same call sent again."""
+    key = named_by_client(None, call.head.headers.get("idempotency-key"))
+    noted = {} if key is None else {"call": hashlib.sha256(encode_plain(tool_call)).hexdigest()}
+    create = partial(call.host.create, agent_id=profile.id, tool_call=tool_call, keep=False)
+    try:
+        return (await create(call.principal, client_id=key, metadata=noted)).session_id
+    except AlreadyExists:
+        owner = SessionOwner.of(call.principal)
+        known = await call.host.session(session_id_for(owner, f"{key}"), call.principal, only_root=True)
+        if metadata_of_session(known.facts.user_data) != noted:
+            refuse_call("client_id_reused", "this key was already used for another call: give each its own")
+        return known.session_id
 
 
 async def _ask(call: RouteCall, ctx: _Context, tool: _Tool, said: str, session_id: str | None) -> _Answer:

@@ -435,6 +435,36 @@ async def test_tools_themselves_are_called_without_a_model(mode):
         assert web.host.supervisor.sessions(scope="local") == ()
 
 
+async def test_a_tool_itself_runs_once_for_one_idempotency_key():
+    """Sent again at the same moment, and after its end. The key is refused for other arguments."""
+    paid, is_open = [], trio.Event()
+
+    @tool
+    async def pay(order: int) -> str:
+        """Pay an order."""
+        paid.append(order)
+        await is_open.wait()
+        return f"Order {order} is paid."
+
+    answers: list[Any] = []
+
+    async def send_again(order: int = 1) -> None:
+        answers.append((await call(web, {"order": order}, name="pay"))["result"])
+
+    async with served(exposing(pay)) as web:
+        web.client.headers["idempotency-key"] = "k1"
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send_again)
+            nursery.start_soon(send_again)
+            await until(lambda: web.served.gateway.opened()[1].statistics().readers == 2)
+            is_open.set()
+        await send_again()
+        assert [one["content"][0]["text"] for one in answers] == ["Order 1 is paid."] * 3
+        await send_again(2)
+        assert answers[-1]["structuredContent"]["code"] == "client_id_reused"
+        assert paid == [1]
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("can_ask", [True, False])
 async def test_an_approval_of_a_tool_itself(mode, can_ask):
@@ -455,6 +485,17 @@ async def test_an_approval_of_a_tool_itself(mode, can_ask):
             assert refused.value.code == -32021
         assert len(shell.calls) == int(can_ask)
         assert web.host.supervisor.sessions(scope="local") == ()
+
+
+async def test_a_call_with_an_idempotency_key_is_stopped_too_if_its_approval_cannot_be_asked():
+    """Otherwise it would wait for ten minutes, although its client was told that it is stopped."""
+    shell = RecordingTool(name="shell")
+    async with served(exposing(shell, plugins=[HumanApproval])) as web:
+        web.client.headers["idempotency-key"] = "k1"
+        prefix = "io.modelcontextprotocol/"
+        silent = {f"{prefix}protocolVersion": "2026-07-28", f"{prefix}clientCapabilities": {}}
+        assert (await call(web, {}, name="shell", _meta=silent))["error"]["code"] == -32021
+        assert (shell.calls, web.host.supervisor.sessions(scope="local")) == ([], ())
 
 
 async def test_what_a_profile_exposes_is_listed_once():
