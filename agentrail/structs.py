@@ -18,8 +18,7 @@ _BUILDING: Final = RLock()
 """Held while msgspec builds the table of a type.
 
 msgspec 0.22 publishes the table of a class before its fields are filled in. Another thread that decodes the class at that
-moment
-follows a null pointer, and the process dies of SIGSEGV. docs/explanation/dependencies.md has the report.
+moment follows a null pointer, and the process dies of SIGSEGV. docs/explanation/dependencies.md has the report.
 """
 
 

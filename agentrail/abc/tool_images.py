@@ -7,6 +7,7 @@ from typing import Final
 
 from agentrail.errors import ToolContractError
 from agentrail.messages import Image
+from agentrail.otp.guarded_calls import repr_of
 
 MAX_RESULT_IMAGES: Final = 10
 MAX_IMAGE_BYTES: Final = 5 << 20
@@ -20,7 +21,9 @@ def checked_images(given: object) -> tuple[Image, ...]:
     if type(given) is tuple and not given:
         return ()
     if isinstance(given, str | bytes | Image) or not isinstance(given, Iterable):
-        message = f"the images of a result are {given!r:.80}: expected a tuple of Image, such as (Image(…),)"
+        message = (
+            f"the images of a result are {repr_of(given):.80}: expected a tuple of Image, such as (Image(…),)"
+        )
         raise ToolContractError(message)
     images = tuple(given)
     if len(images) > MAX_RESULT_IMAGES:
@@ -37,16 +40,16 @@ def checked_images(given: object) -> tuple[Image, ...]:
 def fault_of_image(image: object) -> str | None:
     """Return the fault of an image that no model would accept, or None."""
     if not isinstance(image, Image):
-        return f"is {image!r:.80}: expected Image(media_type=…, data=…)"
+        return f"is {repr_of(image):.80}: expected Image(media_type=…, data=…)"
     media_type: object = image.media_type
     if not isinstance(media_type, str) or _MEDIA_TYPE.fullmatch(media_type) is None:
-        return f"has the media type {media_type!r:.80}: expected one such as image/png"
+        return f"has the media type {repr_of(media_type):.80}: expected one such as image/png"
     name: object = image.name
     if not isinstance(name, str):
-        return f"has the name {name!r:.80}: expected text"
+        return f"has the name {repr_of(name):.80}: expected text"
     data: object = image.data
     if not isinstance(data, str) or not data:
-        return f"has the data {data!r:.80}: expected base64-encoded bytes"
+        return f"has the data {repr_of(data):.80}: expected base64-encoded bytes"
     if image.size_bytes > MAX_IMAGE_BYTES:
         return f"has {image.size_bytes:,} bytes, at most {MAX_IMAGE_BYTES:,} are allowed: shrink it, or write it to a file and return its path in the text"
     try:

@@ -50,6 +50,7 @@ from agentrail.config.skill_set import SkillSet, ToolsMode
 from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.errors import OptionError
 from agentrail.frozen import EMPTY, frozen_json
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.plugins.skill_listing import SKILLS_SECTION, SkillSelector
 from agentrail.plugins.skills_of_agent import OF_AGENT, AgentSkillListing
 from agentrail.runtime.agent import Agent, AgentRole
@@ -152,7 +153,7 @@ class Blueprint(AgentRole):
         use: Any = skills
         if use is not None and not isinstance(use, SkillUse):
             faults.append(
-                f"skills is {skills!r:.80}: expected SkillUse(skills=read_skills(…)), as with_skills makes it"
+                f"skills is {repr_of(skills):.80}: expected SkillUse(skills=read_skills(…)), as with_skills makes it"
             )
         for key, value in options.items():
             if key != "agents":
@@ -160,7 +161,7 @@ class Blueprint(AgentRole):
         if not faults:
             faults += faults_of_plugin_entries(options.get("plugins", ()))
         if faults:
-            raise OptionError([f"blueprint {name!r:.80}: {fault}" for fault in faults])
+            raise OptionError([f"blueprint {repr_of(name):.80}: {fault}" for fault in faults])
         self.__attrs_init__(
             name=name,
             description=description,
@@ -481,9 +482,9 @@ def _frozen_entry(entry: PluginEntry) -> PluginEntry:
 
 def _faults_of_agents(agents: Any) -> list[str]:
     if isinstance(agents, str | Mapping) or not isinstance(agents, Iterable):
-        return [f"agents is {agents!r:.80}: expected a sequence of Agent or Blueprint"]
+        return [f"agents is {repr_of(agents):.80}: expected a sequence of Agent or Blueprint"]
     return [
-        f"agents has {one!r:.80}: expected Agent(name=…, description=…) or Blueprint(…)"
+        f"agents has {repr_of(one):.80}: expected Agent(name=…, description=…) or Blueprint(…)"
         for one in agents
         if not isinstance(one, Agent | Blueprint)
     ]

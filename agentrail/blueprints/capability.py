@@ -13,6 +13,7 @@ from agentrail.core.stack.plugin import SAFETY_BELOW, Plugin
 from agentrail.errors import OptionError, PluginError
 from agentrail.frozen import EMPTY, TooDeep, frozen_json, same_json
 from agentrail.messages import JsonObject
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.runtime.session_options import TOOL_MEMBERS, fault_of_tool
 
 _T = TypeVar("_T")
@@ -100,7 +101,7 @@ class Capability:
 
 def _faults_of_tools(tools: Iterable[object]) -> list[str]:
     return [
-        f"{tool!r:.80} is not a tool, which has {', '.join(TOOL_MEMBERS)}: {fault}"
+        f"{repr_of(tool):.80} is not a tool, which has {', '.join(TOOL_MEMBERS)}: {fault}"
         for tool in tools
         if (fault := fault_of_tool(tool)) is not None
     ]
@@ -114,5 +115,5 @@ def faults_of_plugin_entries(plugins: Iterable[Any]) -> list[str]:
         except PluginError as error:
             faults += error.faults
         except (TooDeep, TypeError, ValueError) as error:
-            faults.append(f"{entry!r:.80} is not a plugin: {error}")
+            faults.append(f"{repr_of(entry):.80} is not a plugin: {error}")
     return faults

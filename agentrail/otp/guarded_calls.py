@@ -124,4 +124,9 @@ def members_of(group: BaseExceptionGroup[BaseException]) -> tuple[BaseException,
 
 def show(value: object) -> str:
     """Return a `repr` for a message: at most about 200 characters. It never raises."""
-    return call_guarded(lambda _: f"<{type(value).__name__}, whose __repr__ raises>", _short.repr, value)
+    return repr_of(value, _short.repr)
+
+
+def repr_of(value: object, form: Callable[[object], str] = repr) -> str:
+    """Return the `repr` of any value. It never raises: numbers beyond 4,300 digits and deep lists have none."""
+    return call_guarded(lambda _: f"<{type(value).__name__}, whose __repr__ raises>", form, value)

@@ -12,6 +12,7 @@ from agentrail.core.policy.response_format import fault_of_format
 from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.errors import OptionError
 from agentrail.frozen import TooDeep, frozen_json, not_json
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.plugins.permission_policy import read_scope
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -94,7 +95,7 @@ class Agent(AgentRole):
         """Fill in the fields of the blueprint, then validate."""
         if self.blueprint is not None:
             _fill(self)
-        faults = [f"agent {self.name!r:.80}: {fault}" for fault in _faults_of(self)]
+        faults = [f"agent {repr_of(self.name):.80}: {fault}" for fault in _faults_of(self)]
         if faults:
             raise OptionError(faults)
         for name in ("permissions", "result", "user_data", "replace_sections"):
@@ -115,9 +116,7 @@ def equip_agent(agent: Agent, tools: Sequence[Tool], plugins: Sequence[PluginEnt
 def _fill(agent: Agent) -> None:
     make: Any = getattr(agent.blueprint, "override", None)
     if isinstance(agent.blueprint, type) or make is None or not hasattr(agent.blueprint, "as_agent"):
-        fault = (
-            f"agent {agent.name!r:.80}: blueprint is {agent.blueprint!r:.80}: expected a Blueprint, or None"
-        )
+        fault = f"agent {repr_of(agent.name):.80}: blueprint is {repr_of(agent.blueprint):.80}: expected a Blueprint, or None"
         raise OptionError([fault])
     behind = make(name=agent.name, description=agent.description).as_agent()
     for one in fields(Agent):
@@ -128,7 +127,7 @@ def _fill(agent: Agent) -> None:
 def _faults_of(agent: Any) -> list[str]:
     faults = []
     if not isinstance(agent.name, str) or not _NAME.fullmatch(agent.name):
-        faults.append(f"name is {agent.name!r:.80}: expected 1 to 64 of A-Z a-z 0-9 _ -")
+        faults.append(f"name is {repr_of(agent.name):.80}: expected 1 to 64 of A-Z a-z 0-9 _ -")
     if not isinstance(agent.description, str) or not agent.description.strip():
         faults.append(
             "description is empty or not text: describe the agent's purpose, so that the model can choose it"
@@ -136,38 +135,39 @@ def _faults_of(agent: Any) -> list[str]:
     for name in ("system_prompt", "model"):
         value = getattr(agent, name)
         if value is not None and not isinstance(value, str):
-            faults.append(f"{name} is {value!r:.80}: expected text or None")
+            faults.append(f"{name} is {repr_of(value):.80}: expected text or None")
     faults += [*_faults_of_rules(agent.permissions), *_faults_of_result(agent.result)]
     faults += _faults_of_data(agent.user_data)
-    sections = agent.replace_sections
-    if sections is not None and not (
-        isinstance(sections, Mapping)
-        and all(isinstance(text, str) for pair in sections.items() for text in pair)
-    ):
-        faults.append(
-            f"replace_sections is {sections!r:.80}: expected texts by the keys of sections, or None"
-        )
-    if agent.skills is not None and not callable(getattr(agent.skills, "equip", None)):
-        faults.append(f"skills is {agent.skills!r:.80}: expected SkillUse(skills=read_skills(…)), or None")
-    if isinstance(agent.plugins, str) or not isinstance(agent.plugins, Sequence | None):
-        faults.append(f"plugins is {agent.plugins!r:.80}: expected a sequence of plugins, or None")
-    for name in ("background", "wake", "handoff"):
-        value = getattr(agent, name)
-        if not isinstance(value, bool):
-            faults.append(f"{name} is {value!r:.80}: expected True or False")
-    if agent.budget is not None and not isinstance(agent.budget, Budget):
-        faults.append(f"budget is {agent.budget!r:.80}: expected Budget(max_total_tokens=…), or None")
-    turns = agent.max_turns
-    if turns is not None and (isinstance(turns, bool) or not isinstance(turns, int) or turns < 1):
-        faults.append(f"max_turns is {turns!r:.80}: expected a whole number >= 1, or None")
-    return faults
+    sections, turns = agent.replace_sections, agent.max_turns
+    are_texts = isinstance(sections, Mapping) and all(
+        isinstance(text, str) for pair in sections.items() for text in pair
+    )
+    can_equip = agent.skills is None or callable(getattr(agent.skills, "equip", None))
+    are_plugins = isinstance(agent.plugins, Sequence | None) and not isinstance(agent.plugins, str)
+    is_count = isinstance(turns, int) and not isinstance(turns, bool) and turns >= 1
+    checks = (
+        ("replace_sections", sections is None or are_texts, "texts by the keys of sections, or None"),
+        ("skills", can_equip, "SkillUse(skills=read_skills(…)), or None"),
+        ("plugins", are_plugins, "a sequence of plugins, or None"),
+        *[
+            (name, isinstance(getattr(agent, name), bool), "True or False")
+            for name in ("background", "wake", "handoff")
+        ],
+        ("budget", isinstance(agent.budget, Budget | None), "Budget(max_total_tokens=…), or None"),
+        ("max_turns", turns is None or is_count, "a whole number >= 1, or None"),
+    )
+    return faults + [
+        f"{name} is {repr_of(getattr(agent, name)):.80}: expected {expected}"
+        for name, is_right, expected in checks
+        if not is_right
+    ]
 
 
 def _faults_of_rules(permissions: Any) -> Iterator[str]:
     if permissions is None:
         return
     if not isinstance(permissions, Mapping) or not_json(permissions) is not None:
-        yield f"permissions is {permissions!r:.80}: expected a mapping of mode, deny, ask and allow, or None"
+        yield f"permissions is {repr_of(permissions):.80}: expected a mapping of mode, deny, ask and allow, or None"
         return
     try:
         read_scope("session", permissions)
@@ -195,4 +195,4 @@ def _faults_of_result(result: Any) -> Iterator[str]:
         return
     fault = "expected a JSON Schema" if not isinstance(result, Mapping) else fault_of_format(result)
     if fault is not None:
-        yield f"result is {result!r:.80}: {fault}"
+        yield f"result is {repr_of(result):.80}: {fault}"

@@ -18,6 +18,7 @@ from agentrail.events import ToolSourceState
 from agentrail.frozen import TooDeep, frozen_json, not_json, too_large
 from agentrail.messages import MAX_PROMPT_BYTES, Content, FileRef, Image, Text, UserBlock
 from agentrail.otp.child_specs import is_seconds
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.runtime.session_options import fault_of_tool, is_provider
 
 MAX_SOURCE_CHARACTERS: Final = 200
@@ -34,13 +35,13 @@ def refuse(*faults: str | None) -> None:
 
 
 def fault_of_text(name: str, value: object) -> str | None:
-    return None if isinstance(value, str) else f"{name} is {value!r:.200}: expected a text"
+    return None if isinstance(value, str) else f"{name} is {repr_of(value):.200}: expected a text"
 
 
 def fault_of_choice(name: str, value: object, choices: tuple[str, ...]) -> str | None:
     if isinstance(value, str) and value in choices:
         return None
-    return f"{name} is {value!r:.200}: expected {' or '.join(map(repr, choices))}"
+    return f"{name} is {repr_of(value):.200}: expected {' or '.join(map(repr, choices))}"
 
 
 def fault_of_optional_text(name: str, value: object) -> str | None:
@@ -54,14 +55,14 @@ def fault_of_via(value: object) -> str | None:
     """Return the fault of an entry point's name. Events include it, and telemetry groups by it."""
     if value is None or (isinstance(value, str) and _DOOR.fullmatch(value)):
         return None
-    return f"via is {value!r:.80}: expected a name such as 'http', 1 to 32 of a-z 0-9 . _ -, or None"
+    return f"via is {repr_of(value):.80}: expected a name such as 'http', 1 to 32 of a-z 0-9 . _ -, or None"
 
 
 def _fault_of_id(name: str, value: object) -> str | None:
     if value is None or (isinstance(value, str) and _ID.fullmatch(value) and ".." not in value):
         return None
     expected = "1 to 128 of A-Z a-z 0-9 . _ : @ + -, the first a letter or digit, without '..', or None"
-    return f"{name} is {value!r:.80}: expected {expected}"
+    return f"{name} is {repr_of(value):.80}: expected {expected}"
 
 
 fault_of_user: Final = partial(_fault_of_id, "user")
@@ -71,7 +72,7 @@ fault_of_request_id: Final = partial(_fault_of_id, "request_id")
 def fault_of_digest(value: object) -> str | None:
     if value is None or (isinstance(value, str) and _DIGEST.fullmatch(value)):
         return None
-    return f"digest is {value!r:.80}: expected a SHA-256 in hexadecimal, 64 of 0-9 a-f, or None"
+    return f"digest is {repr_of(value):.80}: expected a SHA-256 in hexadecimal, 64 of 0-9 a-f, or None"
 
 
 def decide_settings(given: object) -> PromptSettings | None:
@@ -85,13 +86,13 @@ def decide_settings(given: object) -> PromptSettings | None:
 
 
 def fault_of_flag(name: str, value: object) -> str | None:
-    return None if isinstance(value, bool) else f"{name} is {value!r:.200}: expected True or False"
+    return None if isinstance(value, bool) else f"{name} is {repr_of(value):.200}: expected True or False"
 
 
 def fault_of_wait(value: object) -> str | None:
     if value is None or is_seconds(value) or (isinstance(value, float) and value == math.inf):
         return None
-    return f"timeout_seconds is {value!r:.200}: expected a number from 0, or None"
+    return f"timeout_seconds is {repr_of(value):.200}: expected a number from 0, or None"
 
 
 def fault_of_response(value: object) -> str | None:
@@ -101,15 +102,15 @@ def fault_of_response(value: object) -> str | None:
         return None if fault is None else f"{fault}: expected JSON values within the limits"
     if isinstance(value, str | int) and not isinstance(value, bool):
         return None
-    return f"response is {value!r:.200}: expected a text, the index of an option, or a dict for a form"
+    return f"response is {repr_of(value):.200}: expected a text, the index of an option, or a dict for a form"
 
 
 def fault_of_outcome(value: object) -> str | None:
     if not isinstance(value, Ok | Error):
-        return f"outcome is {value!r:.200}: expected Ok('…') or Error('…')"
+        return f"outcome is {repr_of(value):.200}: expected Ok('…') or Error('…')"
     text: object = value.text
     if not isinstance(text, str):
-        return f"outcome has the text {text!r:.200}: expected a text"
+        return f"outcome has the text {repr_of(text):.200}: expected a text"
     size = too_large(value.details)
     fault = f"outcome.details has {size}" if size is not None else not_json(value.details, "outcome.details")
     return None if fault is None else f"{fault}: expected JSON values within the limits"
@@ -119,7 +120,7 @@ def fault_of_edit(value: object) -> str | None:
     if value is None:
         return None
     if not isinstance(value, dict):
-        return f"arguments is {value!r:.200}: expected a dict, or None for the call's own arguments"
+        return f"arguments is {repr_of(value):.200}: expected a dict, or None for the call's own arguments"
     fault = not_json(value, "arguments")
     return None if fault is None else f"{fault}: expected JSON values"
 
@@ -127,7 +128,7 @@ def fault_of_edit(value: object) -> str | None:
 def fault_of_model(value: object) -> str | None:
     if isinstance(value, str) or is_provider(value):
         return None
-    return f"model is {value!r:.200}: expected a model string or a provider"
+    return f"model is {repr_of(value):.200}: expected a model string or a provider"
 
 
 def fault_of_provider_opts(value: object) -> str | None:
@@ -142,7 +143,7 @@ def fault_of_provider_opts(value: object) -> str | None:
 
 def faults_of_tools(values: Iterable[object]) -> list[str]:
     return [
-        f"{value!r:.200} is not a tool: expected tools as separate arguments, such as functions decorated with @agentrail.tool; {fault}"
+        f"{repr_of(value):.200} is not a tool: expected tools as separate arguments, such as functions decorated with @agentrail.tool; {fault}"
         for value in values
         if (fault := fault_of_tool(value)) is not None
     ]
@@ -150,7 +151,7 @@ def faults_of_tools(values: Iterable[object]) -> list[str]:
 
 def faults_of_names(values: Iterable[object]) -> list[str]:
     return [
-        f"{value!r:.200} is not a tool name: expected texts as separate arguments, such as detach_tools('read_file', 'grep')"
+        f"{repr_of(value):.200} is not a tool name: expected texts as separate arguments, such as detach_tools('read_file', 'grep')"
         for value in values
         if not isinstance(value, str)
     ]
@@ -160,9 +161,11 @@ def faults_of_source(source: object, state: object, reason: object) -> list[str]
     states = get_args(ToolSourceState)
     faults = []
     if not isinstance(source, str) or not 1 <= len(source) <= MAX_SOURCE_CHARACTERS:
-        faults.append(f"source is {source!r:.80}: expected a name of 1 to {MAX_SOURCE_CHARACTERS} characters")
+        faults.append(
+            f"source is {repr_of(source):.80}: expected a name of 1 to {MAX_SOURCE_CHARACTERS} characters"
+        )
     if not isinstance(state, str) or state not in states:
-        faults.append(f"state is {state!r:.80}: expected one of {', '.join(states)}")
+        faults.append(f"state is {repr_of(state):.80}: expected one of {', '.join(states)}")
     fault = fault_of_reason(reason)
     if fault is None and isinstance(reason, str) and len(reason) > MAX_REASON_CHARACTERS:
         fault = f"reason has {len(reason):,} characters: expected at most {MAX_REASON_CHARACTERS:,}, so shorten it"
@@ -197,17 +200,15 @@ def words_in_blocks(blocks: Blocks) -> str:
 
 def _checked(content: object) -> Blocks:
     if isinstance(content, bytes | bytearray) or not isinstance(content, Iterable):
-        message = (
-            f"a prompt is {content!r:.200}: expected text, or a sequence of Text, Image and FileRef blocks"
-        )
+        message = f"a prompt is {repr_of(content):.200}: expected text, or a sequence of Text, Image and FileRef blocks"
         raise PromptError(message)
     blocks = []
     for block in content:
         if not isinstance(block, Text | Image | FileRef):
-            message = f"a prompt has {block!r:.200}: expected text, or Text, Image and FileRef blocks"
+            message = f"a prompt has {repr_of(block):.200}: expected text, or Text, Image and FileRef blocks"
             raise PromptError(message)
         if not all(isinstance(value, str) for value in astuple(block)):
-            message = f"a prompt has {block!r:.200}: expected text in each field of a block"
+            message = f"a prompt has {repr_of(block):.200}: expected text in each field of a block"
             raise PromptError(message)
         if isinstance(block, Image) and (fault := fault_of_image(block)) is not None:
             message = f"an image of a prompt {fault}"
@@ -228,7 +229,7 @@ def _words(block: UserBlock) -> str:
 
 def decide_text(text: object) -> str:
     if not isinstance(text, str):
-        message = f"expected text, got {text!r:.200}"
+        message = f"expected text, got {repr_of(text):.200}"
         raise PromptError(message)
     decide_blocks(text)
     return text
@@ -248,7 +249,7 @@ def require_client_id(client_id: object) -> str:
 def fault_of_client_id(value: object) -> str | None:
     if isinstance(value, str) and 1 <= len(value) <= MAX_CLIENT_ID_CHARACTERS:
         return None
-    return f"client_id is {value!r:.80}: expected a text of 1 to {MAX_CLIENT_ID_CHARACTERS} characters"
+    return f"client_id is {repr_of(value):.80}: expected a text of 1 to {MAX_CLIENT_ID_CHARACTERS} characters"
 
 
 def decide_child(request: ChildRequest) -> ChildRequest:
@@ -257,19 +258,19 @@ def decide_child(request: ChildRequest) -> ChildRequest:
     faults = []
     system_prompt: object = request.system_prompt
     if not isinstance(system_prompt, str | None):
-        faults.append(f"system_prompt is {system_prompt!r:.80}: expected text")
+        faults.append(f"system_prompt is {repr_of(system_prompt):.80}: expected text")
     names = _names(request.tools)
     if names is None and request.tools is not None:
-        faults.append(f"tools is {request.tools!r:.80}: expected a sequence of tool names")
+        faults.append(f"tools is {repr_of(request.tools):.80}: expected a sequence of tool names")
     turns: object = request.max_turns
     if isinstance(turns, bool) or not isinstance(turns, int | None):
-        faults.append(f"max_turns is {turns!r:.80}: expected a whole number, 1 or more")
+        faults.append(f"max_turns is {repr_of(turns):.80}: expected a whole number, 1 or more")
     agent: object = request.agent
     if not isinstance(agent, str | None):
-        faults.append(f"agent is {agent!r:.80}: expected the name of an agent")
+        faults.append(f"agent is {repr_of(agent):.80}: expected the name of an agent")
     model: object = request.model
     if model is not None and (not isinstance(model, str) or ":" not in model):
-        faults.append(f"model is {model!r:.80}: expected a text such as 'openai:gpt-5-mini'")
+        faults.append(f"model is {repr_of(model):.80}: expected a text such as 'openai:gpt-5-mini'")
     if faults:
         raise OptionError(faults)
     return attrs.evolve(request, tools=names)

@@ -25,6 +25,7 @@ from agentrail.events import (
     ToolProgress,
 )
 from agentrail.messages import CallId, SessionId
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.runtime.event_subscription import Subscription, TakenSnapshot, Terms, number_of
 
 # Unfinished output: the streaming answer, thinking and the progress of calls.
@@ -320,7 +321,7 @@ class EventBus:
     def faults_of(self, after: int | None) -> list[str]:
         if after is None or after <= self.last_seq:
             return []
-        fault = f"after is {after}: expected at most {self.last_seq}, the last event of session {self.session_id!r}"
+        fault = f"after is {repr_of(after)}: expected at most {self.last_seq}, the last event of session {self.session_id!r}"
         return [fault]
 
     def attach(

@@ -14,6 +14,7 @@ from agentrail.core.session.views import Snapshot
 from agentrail.errors import OptionError, SubscriberTooSlow, YourMove
 from agentrail.events import KINDS, Event, EventsLost
 from agentrail.messages import SessionId
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.runtime.arguments import fault_of_flag
 
 _CHECKPOINT_EVERY: Final = 64
@@ -49,7 +50,7 @@ def decide_terms(*, kinds: Iterable[type[Event]] | None, deltas: bool, buffer: i
     faults = [] if type(buffer) is int and buffer >= 1 else [_whole("buffer", buffer, least=1)]
     if wanted is not None:
         faults += [
-            f"kinds has {kind!r:.200}: expected classes of events, such as AgentEnd"
+            f"kinds has {repr_of(kind):.200}: expected classes of events, such as AgentEnd"
             for kind in cast("tuple[object, ...]", wanted)
             if not isinstance(kind, type) or kind not in KINDS
         ]
@@ -335,13 +336,13 @@ def _kinds_of(kinds: Any) -> tuple[type[Event], ...] | None:
         return None
     # Passing one class alone is the usual mistake.
     if isinstance(kinds, str) or not isinstance(kinds, Iterable):
-        fault = f"kinds is {kinds!r:.200}: expected classes of events, such as [AgentEnd], or None"
+        fault = f"kinds is {repr_of(kinds):.200}: expected classes of events, such as [AgentEnd], or None"
         raise OptionError([fault])
     return tuple(kinds)
 
 
 def _whole(name: str, value: object, *, least: int) -> str:
-    return f"{name} is {value!r:.200}: expected a whole number >= {least}"
+    return f"{name} is {repr_of(value):.200}: expected a whole number >= {least}"
 
 
 # Backpressure: a provider's stream is read only while a gate is open. While a store accepts nothing, the provider's

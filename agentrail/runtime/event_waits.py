@@ -28,6 +28,7 @@ from agentrail.events import (
     EventsLost,
     PromptReceived,
 )
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.runtime.event_subscription import Subscription, Terms
 from agentrail.runtime.pending_calls import PendingCall
 from agentrail.runtime.people_waits import begins_to_wait, waiting_error
@@ -52,7 +53,9 @@ def decide_wait(what: object) -> MeantEvent:
             return MeantEvent(name=what.__name__, is_meant=lambda event: isinstance(event, what))
         raise OptionError([f"what is the class {what.__name__}: expected an event class, such as AgentEnd"])
     if not callable(what) or iscoroutinefunction(what):  # a coroutine counts as true
-        raise OptionError([f"what is {what!r:.200}: expected an event class, or a function of one event"])
+        raise OptionError(
+            [f"what is {repr_of(what):.200}: expected an event class, or a function of one event"]
+        )
     judge: Callable[[Event], Any] = what
     name = getattr(what, "__name__", "event")
     return MeantEvent(

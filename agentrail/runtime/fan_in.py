@@ -11,6 +11,7 @@ from agentrail.abc.event_reader import ConsumerStatistics, SessionOrigin
 from agentrail.errors import CursorAhead, OptionError, SessionDown
 from agentrail.events import Event
 from agentrail.messages import JsonObject, SessionId
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.outside import current_run
 from agentrail.runtime.event_bus import NOTHING_EARLIER, READS, Earlier, EventBus
 from agentrail.runtime.event_subscription import Subscription, TakenSnapshot, Terms, fault_of_cursor
@@ -280,14 +281,14 @@ def _faults_of_scope(scope: object) -> list[str]:
 
 def _faults_of_group(group_id: object) -> list[str]:
     # None would mean all sessions, rather than those without a group.
-    return [] if isinstance(group_id, str) else [f"group_id is {group_id!r:.200}: expected text"]
+    return [] if isinstance(group_id, str) else [f"group_id is {repr_of(group_id):.200}: expected text"]
 
 
 def _faults_of_cursors(after: object) -> list[str]:
     if after is None:
         return []
     if not isinstance(after, Mapping):
-        return [f"after is {after!r:.200}: expected a mapping from session ids to numbers, or None"]
+        return [f"after is {repr_of(after):.200}: expected a mapping from session ids to numbers, or None"]
     return [
         fault for session_id, seq in after.items() for fault in fault_of_cursor(f"after[{session_id!r}]", seq)
     ]

@@ -34,6 +34,7 @@ from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.otp.child_specs import Restart
 from agentrail.otp.crash_text import describe_bug
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.runtime.arguments import fault_of_choice, fault_of_flag, fault_of_text, refuse
 from agentrail.runtime.crashes import PortCrashed, crash_edge
 from agentrail.runtime.forks import Forks
@@ -442,7 +443,7 @@ class Hibernation:
         Cancellation: Sessions already resumed stay.
         """
         if which not in ("none", "working", "all"):
-            raise OptionError([f"resume is {which!r:.80}: expected 'none', 'working' or 'all'"])
+            raise OptionError([f"resume is {repr_of(which):.80}: expected 'none', 'working' or 'all'"])
         keeping = self._shared.store_of("resume")
         look = keeping.store.orphans if which == "working" else partial(keeping.store.find, _ROOTS)
         failed: list[NotResumed] = []

@@ -22,6 +22,7 @@ from agentrail.core.stack.loaded_stack import Ask
 from agentrail.errors import CodecError, OptionError, PluginError, Trimmed, Unrevivable
 from agentrail.frozen import EMPTY, MAX_RECORD_LEVELS, frozen_json
 from agentrail.messages import JsonObject, Message
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.runtime.session_loader import PluginFinder, fold_sources, read_after, state_behind
 
 _LOOKED_BACK: Final = 200
@@ -158,7 +159,7 @@ class Journal:
     def check_number(self, number: int) -> None:
         stored = self.stored
         if not 1 <= number <= stored.tail.seq:
-            fault = f"the number is {number}: expected {stored.first_seq} to {stored.tail.seq}, the range of session {stored.session!r}"
+            fault = f"the number is {repr_of(number)}: expected {stored.first_seq} to {stored.tail.seq}, the range of session {stored.session!r}"
             raise OptionError([fault])
         if number < stored.first_seq:
             raise Trimmed(stored.session, first=stored.first_seq)
@@ -172,7 +173,9 @@ class Journal:
         if not 1 <= turn <= len(turns):
             session = f"session {self.stored.session!r}"
             fits = f"expected 1 to {len(turns)}, the finished turns of {session}"
-            raise OptionError([f"turn is {turn}: {fits if turns else f'{session} has no finished turn'}"])
+            raise OptionError(
+                [f"turn is {repr_of(turn)}: {fits if turns else f'{session} has no finished turn'}"]
+            )
         return turns[turn - 1].record
 
     def turns(self) -> tuple[PastTurn, ...]:
@@ -228,19 +231,19 @@ def journal_entries(store: Store, stored: StoredSession, after: int, limit: int)
 def fault_of_after(after: object) -> str | None:
     if type(after) is int and after >= 0:
         return None
-    return f"after is {after!r:.200}: expected a whole number >= 0"
+    return f"after is {repr_of(after):.200}: expected a whole number >= 0"
 
 
 def fault_of_limit(limit: object) -> str | None:
     if type(limit) is int and 1 <= limit <= MAX_RECORDS_AT_ONCE:
         return None
-    return f"limit is {limit!r:.200}: expected a whole number from 1 to {MAX_RECORDS_AT_ONCE}"
+    return f"limit is {repr_of(limit):.200}: expected a whole number from 1 to {MAX_RECORDS_AT_ONCE}"
 
 
 def fault_of_number(name: str, value: object, *, needed: bool = False) -> str | None:
     if (value is None and not needed) or type(value) is int:
         return None
-    return f"{name} is {value!r:.200}: expected a whole number >= 1"
+    return f"{name} is {repr_of(value):.200}: expected a whole number >= 1"
 
 
 def entry_of(record: Record, store: Store) -> JournalEntry:

@@ -22,6 +22,7 @@ from agentrail.errors import AgentrailError, OptionError, SessionNotFound, Still
 from agentrail.events import Event
 from agentrail.frozen import EMPTY
 from agentrail.messages import SessionId
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.runtime.arguments import fault_of_choice, fault_of_flag, fault_of_text, refuse
 from agentrail.runtime.event_history import PageAsked, PageOfEvents, fault_of_page, page_of_events, read_kept
 from agentrail.runtime.journal_inspection import (
@@ -664,7 +665,7 @@ class Journals:
         Cancellation: A write that has not begun is not made. Completed writes stay.
         """
         if not isinstance(data, bytes):
-            raise OptionError([f"data is {data!r:.80}: expected the bytes of an export"])
+            raise OptionError([f"data is {repr_of(data):.80}: expected the bytes of an export"])
         await trio.lowlevel.checkpoint()
         keeping = self._shared.store_of("import_session")
         return await keeping.write(partial(import_stored, keeping.store, data))
@@ -690,7 +691,7 @@ class Journals:
         """
         refuse(fault_of_text("session_id", session_id), fault_of_scope("scope", scope))
         if type(before) is not int or before < 1:
-            raise OptionError([f"before is {before!r:.200}: expected a whole number >= 1"])
+            raise OptionError([f"before is {repr_of(before):.200}: expected a whole number >= 1"])
         await trio.lowlevel.checkpoint()
         keeping = self._shared.store_of("trim_session")
         store, wanted = keeping.store, SessionId(session_id)

@@ -15,6 +15,7 @@ from agentrail.core.session.views import Snapshot, Status
 from agentrail.errors import OptionError
 from agentrail.events import AbortReceipt
 from agentrail.messages import JsonObject
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.runtime.arguments import (
     decide_settings,
     fault_of_client_id,
@@ -558,7 +559,7 @@ def _fault_of_word(name: str, words: tuple[str, ...], value: object) -> str | No
     if value in words:
         return None
     *others, last = map(repr, words)
-    return f"{name} is {value!r:.200}: expected {', '.join(others)} or {last}"
+    return f"{name} is {repr_of(value):.200}: expected {', '.join(others)} or {last}"
 
 
 def _fault_of_number(name: str, value: object) -> str | None:

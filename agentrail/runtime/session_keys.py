@@ -3,6 +3,8 @@
 import re
 from typing import Final
 
+from agentrail.otp.guarded_calls import repr_of
+
 NO_SCOPE: Final = ""
 """Scope of sessions that were started without one."""
 
@@ -22,4 +24,4 @@ def is_in(scope: str, key: object) -> bool:
 def fault_of_scope(name: str, value: object) -> str | None:
     if isinstance(value, str) and _SCOPE.fullmatch(value) and ".." not in value:
         return None
-    return f"{name} is {value!r:.200}: expected '' or 1 to 128 of A-Z a-z 0-9 . _ : @ + -, the first a letter or digit, without '..'"
+    return f"{name} is {repr_of(value):.200}: expected '' or 1 to 128 of A-Z a-z 0-9 . _ : @ + -, the first a letter or digit, without '..'"

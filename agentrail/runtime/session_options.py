@@ -23,7 +23,7 @@ from agentrail.errors import OptionError
 from agentrail.frozen import EMPTY, MAX_LEVELS, FrozenDict, TooDeep, frozen_json
 from agentrail.messages import JsonValue, Message
 from agentrail.otp.child_specs import Restart, is_seconds
-from agentrail.otp.guarded_calls import call_guarded, is_async
+from agentrail.otp.guarded_calls import call_guarded, is_async, repr_of
 from agentrail.runtime.agent import Agent, equip_agent
 from agentrail.runtime.session_keys import NO_SCOPE, fault_of_scope
 from agentrail.wire.sandbox_address import ADDRESS_FORMS, fault_of_remote, is_remote
@@ -281,7 +281,7 @@ def decide_options(options: object, given: Mapping[str, Any]) -> SessionOptions:
     if not isinstance(options, SessionOptions):
         raise OptionError(
             [
-                f"options is {options!r:.200}: expected SessionOptions, a blueprint, or keywords such as model='demo:'"
+                f"options is {repr_of(options):.200}: expected SessionOptions, a blueprint, or keywords such as model='demo:'"
             ]
         )
     if given:
@@ -323,7 +323,9 @@ def _options_of(blueprint: Any, besides: Mapping[str, Any]) -> Mapping[str, Any]
         found = with_others(besides) if callable(with_others) else blueprint.options()
     if not isinstance(found, Mapping):
         raise OptionError(
-            [f"blueprint is {blueprint!r}: expected an object whose .options() returns a mapping of options"]
+            [
+                f"blueprint is {repr_of(blueprint):.200}: expected an object whose .options() returns a mapping of options"
+            ]
         )
     return found
 
@@ -342,39 +344,22 @@ def faults_of(options: SessionOptions) -> list[str]:
     return faults
 
 
-def _model(name: str, value: object) -> list[str]:
-    is_one = isinstance(value, str) or is_provider(value)
-    return [] if is_one else [f"{name} is {value!r:.200}: expected a model string or a provider"]
-
-
-def _plugins(name: str, value: object) -> list[str]:
-    return [] if _is_collection(value) else [f"{name} is {value!r:.200}: expected a sequence of plugins"]
-
-
-def _messages(name: str, value: object) -> list[str]:
-    if _is_sequence(value) and all(isinstance(one, Message) for one in value):
-        return []
-    return [f"{name} is {value!r:.200}: expected a sequence of UserMessage, AssistantMessage and ToolMessage"]
-
-
-def _one_of(*known: str, written: str) -> _Check:
-    # `in` a tuple, as the given value may be unhashable.
+def _must(is_right: Callable[[Any], bool], expected: str) -> _Check:
     def check(name: str, value: object) -> list[str]:
-        return [] if value in known else [f"{name} is {value!r:.200}: expected {written}"]
+        return [] if is_right(value) else [f"{name} is {repr_of(value):.200}: expected {expected}"]
 
     return check
 
 
-def _mapping(name: str, value: object) -> list[str]:
-    return [] if isinstance(value, Mapping) else [f"{name} is {value!r:.200}: expected a mapping"]
+def _one_of(*known: str, written: str) -> _Check:
+    # `in` a tuple, as the given value may be unhashable.
+    return _must(lambda value: value in known, written)
 
 
-def _sections(name: str, value: object) -> list[str]:
-    if isinstance(value, Mapping) and all(
+def _are_texts(value: object) -> bool:
+    return isinstance(value, Mapping) and all(
         isinstance(key, str) and isinstance(text, str) for key, text in value.items()
-    ):
-        return []
-    return [f"{name} is {value!r:.200}: expected texts by the keys of sections"]
+    )
 
 
 def _depth(name: str, value: object) -> list[str]:
@@ -390,10 +375,8 @@ def _provider_opts(name: str, value: object) -> list[str]:
     return [f"{name} is of type {kind}: expected a mapping, such as {{'api_key': …}}"]
 
 
-def _id(name: str, value: object) -> list[str]:
-    if value is None or (isinstance(value, str) and _SESSION_ID.fullmatch(value)):
-        return []
-    return [f"{name} is {value!r:.200}: expected 1 to 128 of A-Z a-z 0-9 . _ : -"]
+def _is_id(value: object) -> bool:
+    return value is None or (isinstance(value, str) and _SESSION_ID.fullmatch(value) is not None)
 
 
 def _scope(name: str, value: object) -> list[str]:
@@ -405,17 +388,6 @@ def _directory(name: str, value: object) -> list[str]:
     path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     is_there = isinstance(path, str) and os.path.isdir(path)  # noqa: PTH112 - a third of it
     return [] if is_there else [f"{name} is {str(value)!r}: there is no such directory"]
-
-
-def _text(name: str, value: object) -> list[str]:
-    is_text = value is None or isinstance(value, str)
-    return [] if is_text else [f"{name} is {value!r:.200}: expected text or None"]
-
-
-def _budget(name: str, value: object) -> list[str]:
-    if isinstance(value, Budget | None):
-        return []
-    return [f"{name} is {value!r:.200}: expected Budget(max_cost_usd=…, max_total_tokens=…), or None"]
 
 
 def _format(name: str, value: object) -> list[str]:
@@ -432,26 +404,14 @@ def _mcp(name: str, value: object) -> list[str]:
         given = [one if isinstance(one, str) else one.name for one in value]
         doubled = sorted({one for one in given if given.count(one) > 1})
         return [f"{name} has {doubled[0]!r} twice"] if doubled else []
-    return [f"{name} is {value!r:.200}: expected McpServer(…) and names of the supervisor's servers"]
-
-
-def _flag(name: str, value: object) -> list[str]:
-    return [] if isinstance(value, bool) else [f"{name} is {value!r:.200}: expected True or False"]
+    return [f"{name} is {repr_of(value):.200}: expected McpServer(…) and names of the supervisor's servers"]
 
 
 def _names(what: str) -> _Check:
-    def check(name: str, value: object) -> list[str]:
-        if not _is_collection(value) or not all(isinstance(one, str) for one in value):
-            return [f"{name} is {value!r:.200}: expected a sequence of {what}"]
-        return []
-
-    return check
-
-
-def _seconds(name: str, value: object, *, zero: bool) -> list[str]:
-    if is_seconds(value, above_zero=not zero):
-        return []
-    return [f"{name} is {value!r}: expected a finite number {'from' if zero else 'above'} 0"]
+    return _must(
+        lambda value: _is_collection(value) and all(isinstance(one, str) for one in value),
+        f"a sequence of {what}",
+    )
 
 
 def _sandbox(_: str, sandbox: object) -> list[str]:
@@ -464,27 +424,22 @@ def _sandbox(_: str, sandbox: object) -> list[str]:
         return []
     if isinstance(sandbox, str) and is_remote(sandbox):
         fault = fault_of_remote(sandbox)
-        return [] if fault is None else [f"sandbox is {shown_address(sandbox)!r:.200}: {fault}"]
-    return [f"sandbox is {shown_address(sandbox)!r:.200}: expected a sandbox, or {ADDRESS_FORMS}"]
+        return [] if fault is None else [f"sandbox is {repr_of(shown_address(sandbox)):.200}: {fault}"]
+    return [f"sandbox is {repr_of(shown_address(sandbox)):.200}: expected a sandbox, or {ADDRESS_FORMS}"]
 
 
-def _whole(name: str, value: object, *, least: int = 0) -> list[str]:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        return [f"{name} is {value!r:.200}: expected a whole number >= {least}"]
-    return []
-
-
-def _agent_depth(name: str, value: object) -> list[str]:
-    if value in MAX_AGENT_DEPTHS and not isinstance(value, bool):
-        return []
-    return [f"{name} is {value!r:.200}: expected a whole number from 1 to {MAX_AGENT_DEPTHS[-1]}"]
+def _whole(least: int) -> _Check:
+    return _must(
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= least,
+        f"a whole number >= {least}",
+    )
 
 
 def _tools(_: str, tools: object) -> list[str]:
     if not _is_collection(tools):
-        return [f"tools is {tools!r:.200}: expected a sequence of tools"]
+        return [f"tools is {repr_of(tools):.200}: expected a sequence of tools"]
     return [
-        f"tools has {tool!r:.200}: expected tools, such as functions decorated with @agentrail.tool, or objects with "
+        f"tools has {repr_of(tool):.200}: expected tools, such as functions decorated with @agentrail.tool, or objects with "
         f"{', '.join(TOOL_MEMBERS)}; {fault}"
         for tool in tools
         if (fault := fault_of_tool(tool)) is not None
@@ -493,25 +448,17 @@ def _tools(_: str, tools: object) -> list[str]:
 
 def _agents(name: str, value: object) -> list[str]:
     if isinstance(value, str | Mapping) or not _is_sequence(value):
-        return [f"{name} is {value!r:.200}: expected a sequence of Agent"]
+        return [f"{name} is {repr_of(value):.200}: expected a sequence of Agent"]
     faults: list[str] = []
     for one in value:
         if isinstance(one, Agent):
             faults += [f"agent {one.name!r}: {fault}" for fault in _tools("tools", one.tools or ())]
         else:
-            faults.append(f"{name} has {one!r:.200}: expected Agent(name=…, description=…)")
+            faults.append(f"{name} has {repr_of(one):.200}: expected Agent(name=…, description=…)")
     names = [one.name for one in value if isinstance(one, Agent)]
     doubled = sorted({one for one in names if names.count(one) > 1})
     return faults + [
         f"{name} has two entries named {one!r}: names are unique in a session" for one in doubled
-    ]
-
-
-def _context_providers(name: str, value: object) -> list[str]:
-    if _is_sequence(value) and all(map(is_async, value)):
-        return []
-    return [
-        f"{name} is {value!r:.200}: expected a sequence of async functions (`async def`) of (ProviderContext, messages)"
     ]
 
 
@@ -566,17 +513,28 @@ def _unknown(name: str) -> str:
     return f"there is no option {name!r}{guess}"
 
 
+_flag: Final = _must(lambda value: isinstance(value, bool), "True or False")
+_id: Final = _must(_is_id, "1 to 128 of A-Z a-z 0-9 . _ : -")
 _BY_OPTION: Final[tuple[tuple[str, _Check], ...]] = (
-    ("model", _model),
+    (
+        "model",
+        _must(lambda value: isinstance(value, str) or is_provider(value), "a model string or a provider"),
+    ),
     ("tools", _tools),
-    ("plugins", _plugins),
-    ("messages", _messages),
+    ("plugins", _must(_is_collection, "a sequence of plugins")),
+    (
+        "messages",
+        _must(
+            lambda value: _is_sequence(value) and all(isinstance(one, Message) for one in value),
+            "a sequence of UserMessage, AssistantMessage and ToolMessage",
+        ),
+    ),
     (
         "prompt_mode",
         _one_of(*get_args(PromptMode), written=f"one of {', '.join(map(repr, get_args(PromptMode)))}"),
     ),
-    ("replace_sections", _sections),
-    ("user_data", _mapping),
+    ("replace_sections", _must(_are_texts, "texts by the keys of sections")),
+    ("user_data", _must(lambda value: isinstance(value, Mapping), "a mapping")),
     ("user_data", _depth),
     ("provider_opts", _depth),
     ("response_format", _depth),
@@ -587,31 +545,49 @@ _BY_OPTION: Final[tuple[tuple[str, _Check], ...]] = (
     ("scope", _scope),
     ("group_id", _id),
     ("working_dir", _directory),
-    ("system_prompt", _text),
+    ("system_prompt", _must(lambda value: isinstance(value, str | None), "text or None")),
     ("base_prompt", _flag),
     ("sandbox", _sandbox),
     ("on_max_turns", _one_of("answer", "abort", "stop", written="'answer', 'abort' or 'stop'")),
-    ("max_turns", partial(_whole, least=1)),
-    ("max_parallel_tools", partial(_whole, least=1)),
-    ("compact_at_tokens", partial(_whole, least=1)),
-    ("max_prompt_queue", _whole),
-    ("max_steering_queue", _whole),
-    ("max_retries", _whole),
-    ("tool_max_retries", _whole),
-    ("event_buffer_size", _whole),
-    ("max_output_tokens", partial(_whole, least=1)),
-    ("budget", _budget),
+    ("max_turns", _whole(1)),
+    ("max_parallel_tools", _whole(1)),
+    ("compact_at_tokens", _whole(1)),
+    ("max_prompt_queue", _whole(0)),
+    ("max_steering_queue", _whole(0)),
+    ("max_retries", _whole(0)),
+    ("tool_max_retries", _whole(0)),
+    ("event_buffer_size", _whole(0)),
+    ("max_output_tokens", _whole(1)),
+    (
+        "budget",
+        _must(
+            lambda value: isinstance(value, Budget | None),
+            "Budget(max_cost_usd=…, max_total_tokens=…), or None",
+        ),
+    ),
     ("response_format", _format),
     ("inline_tags", _flag),
     ("agents", _agents),
     ("mcp", _mcp),
-    ("context_providers", _context_providers),
-    ("max_agents", partial(_whole, least=1)),
-    ("max_agents_total", partial(_whole, least=1)),
-    ("max_agent_depth", _agent_depth),
+    (
+        "context_providers",
+        _must(
+            lambda value: _is_sequence(value) and all(map(is_async, value)),
+            "a sequence of async functions (`async def`) of (ProviderContext, messages)",
+        ),
+    ),
+    ("max_agents", _whole(1)),
+    ("max_agents_total", _whole(1)),
+    (
+        "max_agent_depth",
+        _must(
+            lambda value: value in MAX_AGENT_DEPTHS and not isinstance(value, bool),
+            f"a whole number from 1 to {MAX_AGENT_DEPTHS[-1]}",
+        ),
+    ),
     ("wake_on_background_end", _flag),
-    ("tool_timeout_seconds", partial(_seconds, zero=False)),
-    ("approval_timeout_seconds", partial(_seconds, zero=True)),
+    ("tool_timeout_seconds", _must(partial(is_seconds, above_zero=True), "a finite number above 0")),
+    ("approval_timeout_seconds", _must(is_seconds, "a finite number from 0")),
     ("restart", _one_of(*_RESTARTS, written=f"one of {', '.join(_RESTARTS)}")),
 )
 """The checks of each option, in the order in which faults are reported. An option can have several."""

@@ -12,6 +12,7 @@ from agentrail.actors.trio_check import need_trio
 from agentrail.errors import OptionError, SessionDown, YourMove
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.outside import current_run
 from agentrail.runtime.fan_in import EVERY
 from agentrail.runtime.session_actor import SessionCell
@@ -124,7 +125,7 @@ class ReportBoard:
     def subscribe(self, *, scope: str | None, buffer: int) -> SessionReports:
         faults = [] if scope is None else [fault_of_scope("scope", scope)]
         if type(buffer) is not int or buffer < 1:
-            faults.append(f"buffer is {buffer!r:.200}: expected a whole number >= 1")
+            faults.append(f"buffer is {repr_of(buffer):.200}: expected a whole number >= 1")
         found = [fault for fault in faults if fault is not None]
         if found:
             raise OptionError(found)

@@ -15,6 +15,7 @@ from agentrail.events import AbortReceipt, AbortSettled
 from agentrail.messages import SessionId
 from agentrail.otp.child_specs import is_seconds
 from agentrail.otp.exits import Killed
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.otp.supervision_types import Report
 from agentrail.runtime.crashes import PortCrashed, crash_edge, decide_close_crash
 from agentrail.runtime.error_scrubber import scrub_of
@@ -92,7 +93,7 @@ async def end_child(cell: SessionCell, usage: ChildUsage) -> None:
 def fault_of_within(within: object) -> str | None:
     if is_seconds(within):
         return None
-    return f"within is {within!r:.200}: expected finite seconds >= 0"
+    return f"within is {repr_of(within):.200}: expected finite seconds >= 0"
 
 
 async def rest_session(cell: SessionCell, within: float) -> Rested:

@@ -35,6 +35,7 @@ from agentrail.errors import (
     StillNeeded,
 )
 from agentrail.messages import SessionId
+from agentrail.otp.guarded_calls import repr_of
 
 AppendRefusal: TypeAlias = Fenced | JournalBehind
 
@@ -302,7 +303,7 @@ def check_deletion(root: SessionId, forks: Iterable[str], written_at_ms: int, be
 def check_trim(session: SessionId, before: int, last: int) -> None:
     """Check that the records before a number may be dropped, if the last has this number."""
     if before > last:
-        fault = f"before is {before}, but session {session!r} ends at {last}: name a record of it"
+        fault = f"before is {repr_of(before)}, but session {session!r} ends at {last}: name a record of it"
         raise OptionError([fault])
 
 

@@ -12,6 +12,7 @@ import msgspec
 from agentrail.errors import TypeFault
 from agentrail.frozen import canonical_json
 from agentrail.messages import JsonValue
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.structs import converter_of
 from agentrail.typed.pydantic_models import PydanticModel, is_model
 from agentrail.typed.record_types import TYPE_MARKS, RecordType, class_fields, is_struct
@@ -337,9 +338,9 @@ class TypeReader:
         try:
             hash(hint)
         except TypeError:
-            return repr(hint)
+            return repr_of(hint)
         # `Box[A | B]` equals `Box[B | A]`, but the order matters here, so the text is part of the key.
-        return hint, repr(hint)
+        return hint, repr_of(hint)
 
     def _alias(self, hint: Any, kind: Any, where: str) -> TypeNode:
         key = self._key(hint)

@@ -4,6 +4,7 @@ import re
 from typing import Any, Final
 
 from agentrail.core.values.bounded_schema import count_parts
+from agentrail.otp.guarded_calls import repr_of
 
 MAX_CLASS_REASON: Final = 500
 """Limit on the reason taken from a class of the application, in characters."""
@@ -89,7 +90,7 @@ def type_name(hint: Any) -> str:
         return "None"
     if isinstance(hint, type) and not hasattr(hint, "__args__"):
         return hint.__name__
-    return _MODULES.sub("", re.sub(r"<class '([^']*)'>", r"\1", repr(hint)).replace("<locals>.", ""))
+    return _MODULES.sub("", re.sub(r"<class '([^']*)'>", r"\1", repr_of(hint)).replace("<locals>.", ""))
 
 
 def lowered(sentence: str) -> str:

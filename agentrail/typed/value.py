@@ -9,6 +9,7 @@ from agentrail.core.values.json_schema import NotJson, decode_strictly, fault_of
 from agentrail.errors import TypeFault
 from agentrail.frozen import frozen_json, not_json
 from agentrail.messages import JsonObject, JsonValue
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.typed.annotations import TypeReader
 from agentrail.typed.schema_nodes import Definitions, Schema
 from agentrail.typed.validation_errors import (
@@ -164,7 +165,7 @@ def typed(kind: Any) -> TypedValue[Any]: ...
 def typed(kind: Any) -> TypedValue[Any]:
     try:
         # `A | B` equals `B | A`, but the order matters here, so the text is part of the key.
-        return _read_once(kind, repr(kind))
+        return _read_once(kind, repr_of(kind))
     except TypeError:
         return TypedValue(kind)  # it cannot be a key
 

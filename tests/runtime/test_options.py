@@ -77,7 +77,7 @@ async def test_a_directory_that_was_removed_is_named(supervisor, tmp_path, monke
         (
             "tool_timeout_seconds",
             10**400,
-            f"tool_timeout_seconds is {10**400}: expected a finite number above 0",
+            f"tool_timeout_seconds is {10**400!r:.200}: expected a finite number above 0",
         ),
         ("tool_timeout_seconds", math.nan, "tool_timeout_seconds is nan: expected a finite number above 0"),
     ],

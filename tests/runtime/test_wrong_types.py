@@ -2,6 +2,7 @@
 
 import inspect
 import math
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -324,6 +325,37 @@ async def test_a_long_argument_is_shown_by_its_beginning():
             with pytest.raises(AgentrailError) as caught:
                 await call()
             assert len(str(caught.value)) < 1_000
+
+
+class Unprintable:
+    """Its `repr` raises."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+
+DEEP: Any = reduce(lambda inner, _: [inner], range(9_999), [])
+
+
+@pytest.mark.parametrize("value", [10**5000, DEEP, Unprintable()], ids=["number", "list", "object"])
+async def test_an_argument_without_a_repr_is_refused_as_any_other(value):
+    """Python writes no number of more than 4,300 digits and no list of 9,999 levels; the error is ours all the same."""
+    async with open_bare() as supervisor:
+        session = await supervisor.start_session(model=saying("fine"))
+        for call in (
+            lambda: session.prompt(value),
+            lambda: session.stop(value),
+            lambda: session.ask("Hi", timeout_seconds=value),
+            lambda: session.ask("Hi", output=value),
+            lambda: session.attach_tools(value),
+            lambda: session.prompt("Hi", settings={"temperature": value}),
+            lambda: supervisor.start_session(model=value),
+            lambda: supervisor.start_session(model=saying(), mcp=[value]),
+            lambda: supervisor.stop_session("s-1", scope=value),
+        ):
+            with pytest.raises(AgentrailError):
+                await call()
+        assert await session.ask("Hi") == "fine"
 
 
 OF_A_STORE = ("journal", "turns", "state_at", "fork", "rewind")

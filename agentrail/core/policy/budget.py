@@ -11,6 +11,7 @@ from attrs import evolve, frozen
 
 from agentrail.errors import ErrorInfo, OptionError
 from agentrail.messages import TokenUsage
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.structs import Value
 
 ReservationId = NewType("ReservationId", str)
@@ -39,18 +40,18 @@ class Budget:
 
     def __attrs_post_init__(self) -> None:
         """Refuse a budget without a limit, or with one that cannot be met."""
-        faults = []
-        cost, tokens = self.max_cost_usd, self.max_total_tokens
-        if cost is not None and not (_is_amount(cost) and cost > 0):
-            faults.append(
-                f"budget.max_cost_usd is {cost!r}: expected a finite number of dollars above 0, or None"
-            )
-        if tokens is not None and not _is_count(tokens):
-            faults.append(f"budget.max_total_tokens is {tokens!r}: expected a whole number >= 1, or None")
-        if not _is_switch(self.allow_unknown_prices):
-            faults.append(
-                f"budget.allow_unknown_prices is {self.allow_unknown_prices!r}: expected True or False"
-            )
+        cost, tokens, switch = self.max_cost_usd, self.max_total_tokens, self.allow_unknown_prices
+        is_amount = cost is None or (_is_amount(cost) and cost > 0)
+        checks = (
+            ("max_cost_usd", cost, is_amount, "a finite number of dollars above 0, or None"),
+            ("max_total_tokens", tokens, tokens is None or _is_count(tokens), "a whole number >= 1, or None"),
+            ("allow_unknown_prices", switch, isinstance(switch, bool), "True or False"),
+        )
+        faults = [
+            f"budget.{name} is {repr_of(value):.200}: expected {expected}"
+            for name, value, is_right, expected in checks
+            if not is_right
+        ]
         if cost is None and tokens is None:
             faults.append("budget limits nothing: give max_cost_usd, max_total_tokens, or both")
         if faults:
@@ -86,7 +87,7 @@ class Price(Value, frozen=True, kw_only=True):
                 (type(price) in {int, float} and 0 <= price < math.inf) or _is_amount(price)
             ):
                 faults.append(
-                    f"price.{name} is {price!r}: expected a finite number of dollars per million tokens, >= 0"
+                    f"price.{name} is {repr_of(price):.200}: expected a finite number of dollars per million tokens, >= 0"
                 )
         if faults:
             raise OptionError(faults)
@@ -426,7 +427,3 @@ def _is_amount(value: object) -> bool:
 
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def _is_switch(value: object) -> bool:
-    return isinstance(value, bool)

@@ -5,6 +5,7 @@ They travel with the prompt into the journal, through the queue and into the cyc
 
 import difflib
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
@@ -16,6 +17,7 @@ from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import ToolDefinitionError
 from agentrail.frozen import TooDeep, canonical_json, frozen_json, not_json, too_large
 from agentrail.messages import JsonObject
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.structs import Value, converter_of, picked_fields
 
 _Effort: TypeAlias = Literal["off", "low", "medium", "high"]
@@ -71,7 +73,7 @@ def faults_of_settings(given: object) -> list[str]:
         given = asdict(given)
     if not isinstance(given, Mapping):
         return [
-            f"settings is {given!r:.200}: expected PromptSettings, or a mapping such as {{'temperature': 0.2}}"
+            f"settings is {repr_of(given):.200}: expected PromptSettings, or a mapping such as {{'temperature': 0.2}}"
         ]
     faults = [_unknown(name) for name in given if name not in SETTINGS]
     for name in SETTINGS:
@@ -108,7 +110,7 @@ def with_cost_limit(settings: PromptSettings | None, most_usd: float) -> PromptS
 def _unknown(name: object) -> str:
     near = difflib.get_close_matches(str(name), SETTINGS, n=1)
     guess = f"did you mean {near[0]!r}" if near else f"expected one of {', '.join(sorted(SETTINGS))}"
-    return f"there is no setting {name!r:.80}, {guess}"
+    return f"there is no setting {repr_of(name):.80}, {guess}"
 
 
 def _fault(name: str, value: object) -> str | None:
@@ -118,7 +120,7 @@ def _fault(name: str, value: object) -> str | None:
         case "top_p":
             expected, fits = "a number from 0 to 1", _is_number(value, 1)
         case "max_cost_usd":
-            expected, fits = "a finite number of dollars above 0", _is_number(value, math.inf) and value != 0
+            expected, fits = "a finite number of dollars above 0", _is_number(value, sys.float_info.max) and value != 0
         case "max_output_tokens":
             expected, fits = "a whole number >= 1", _is_count(value)
         case "stop":
@@ -132,7 +134,7 @@ def _fault(name: str, value: object) -> str | None:
         case _:
             expected = "off, low, medium, high or a number of tokens"
             fits = _is_count(value) or (isinstance(value, str) and value in _EFFORTS)
-    return None if fits else f"{name} is {value!r:.200}: expected {expected}"
+    return None if fits else f"{name} is {repr_of(value):.200}: expected {expected}"
 
 
 def _fault_of_format(value: object) -> str | None:
@@ -144,8 +146,7 @@ def _fault_of_format(value: object) -> str | None:
 
 
 def _is_number(value: object, most: float) -> bool:
-    is_one = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_one and math.isfinite(value) and 0 <= value <= most  # type: ignore[arg-type, operator]  # it is a number
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= most
 
 
 def _is_count(value: object) -> bool:
@@ -167,7 +168,7 @@ _to_spec: Final = converter_of(ToolSpec)
 
 def _faults_of_tools(given: object) -> list[str]:
     if not isinstance(given, list | tuple):
-        return [f"tools is {given!r:.200}: expected several client tools"]
+        return [f"tools is {repr_of(given):.200}: expected several client tools"]
     if len(given) > MAX_CLIENT_TOOLS:
         first = _name_in(given, MAX_CLIENT_TOOLS)
         return [
@@ -198,7 +199,7 @@ def _faults_of_tools(given: object) -> list[str]:
 def _name_in(given: Sequence[Any], place: int) -> str:
     item = given[place]
     name = item.get("name") if isinstance(item, Mapping) else getattr(item, "name", None)
-    return f"tools[{place}]" if name is None else f"tools[{place}] {name!r:.80}"
+    return f"tools[{place}]" if name is None else f"tools[{place}] {repr_of(name):.80}"
 
 
 def _client_tool(item: object) -> ToolSpec:
@@ -206,7 +207,7 @@ def _client_tool(item: object) -> ToolSpec:
     item = getattr(item, "spec", item)
     given: object = asdict(item) if isinstance(item, ToolSpec) else item
     if not isinstance(given, Mapping):
-        message = f"{given!r:.200} is no client tool: expected a ClientTool, or a mapping of name, description and parameters"
+        message = f"{repr_of(given):.200} is no client tool: expected a ClientTool, or a mapping of name, description and parameters"
         raise ToolDefinitionError(message)
     schema = given.get("parameters")
     size = too_large(schema, max_characters=MAX_CLIENT_TOOLS_BYTES)
