@@ -185,20 +185,15 @@ class Backoff:
 
     def __attrs_post_init__(self) -> None:
         """Check the fields in order."""
+        first, most = is_seconds(self.initial_seconds, above_zero=True), is_seconds(self.maximum_seconds)
+        is_longer = first and most and self.maximum_seconds >= self.initial_seconds
+        resets = self.reset_after_seconds is None or is_seconds(self.reset_after_seconds)
         checks = (
-            ("initial_seconds", is_seconds(self.initial_seconds, above_zero=True), "seconds above 0"),
-            (
-                "maximum_seconds",
-                is_seconds(self.maximum_seconds) and self.maximum_seconds >= self.initial_seconds,
-                "seconds from initial_seconds",
-            ),
+            ("initial_seconds", first, "seconds above 0"),
+            ("maximum_seconds", is_longer, "seconds from initial_seconds"),
             ("factor", is_seconds(self.factor) and self.factor >= 1, "a number from 1"),
             ("jitter", is_seconds(self.jitter) and self.jitter <= 1, "a number from 0 to 1"),
-            (
-                "reset_after_seconds",
-                self.reset_after_seconds is None or is_seconds(self.reset_after_seconds),
-                "seconds >= 0, or None",
-            ),
+            ("reset_after_seconds", resets, "seconds >= 0, or None"),
         )
         for name, is_right, allowed in checks:
             if not is_right:

@@ -1,6 +1,7 @@
 """One step of the state machine engine. `EngineRun._turn` and `EngineRun._settle` implement "the exact order"."""
 
 import math
+import sys
 from collections import deque
 from collections.abc import Sequence
 from typing import Final, Generic, NoReturn, cast
@@ -403,7 +404,9 @@ def _is_same(one: object, other: object) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (float, int)) and not math.isnan(value)
+    if isinstance(value, float):
+        return not math.isnan(value)
+    return isinstance(value, int) and abs(value) <= sys.float_info.max  # a larger one fits no clock
 
 
 def _is_hashable(name: object) -> bool:

@@ -176,7 +176,10 @@ def test_bad_flags(flags, code):
     ("field", "value"),
     [
         ("initial_seconds", 0),
+        ("initial_seconds", "1"),
+        ("initial_seconds", [1]),
         ("maximum_seconds", 0.1),
+        ("maximum_seconds", "1"),
         ("maximum_seconds", math.inf),
         ("factor", 0.5),
         ("factor", math.nan),

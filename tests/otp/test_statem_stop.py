@@ -92,6 +92,8 @@ def test_return_that_is_no_transition_is_named(returned):
         (NamedTimeout([], 5), "hashable name"),  # type: ignore[arg-type]
         (NamedTimeout(([],), 5), "hashable name"),
         (CancelTimer("alarm"), "kind='alarm'"),  # type: ignore[arg-type]
+        (StateTimeout(10**400), "StateTimeout(seconds=1000"),
+        (NamedTimeout("t", at_seconds=10**400), "at_seconds=1000"),
         (CancelTimer("state", "t"), "name='t'"),
         (UpdateTimer("event", "x", "t"), "name='t'"),
     ],
