@@ -23,6 +23,7 @@ def test_a_budget_or_a_price_that_cannot_be_is_refused():
         ({}, "budget limits nothing: give max_cost_usd, max_total_tokens, or both"),
         ({"max_cost_usd": 0}, "max_cost_usd is 0: expected a finite number of dollars above 0, or None"),
         ({"max_cost_usd": float("inf")}, "budget.max_cost_usd is inf"),
+        ({"max_cost_usd": 10**400}, "budget.max_cost_usd is 1000"),
         ({"max_cost_usd": "1"}, "budget.max_cost_usd is '1'"),
         ({"max_cost_usd": True}, "budget.max_cost_usd is True"),
         ({"max_total_tokens": 0}, "budget.max_total_tokens is 0: expected a whole number >= 1, or None"),
@@ -123,6 +124,12 @@ def test_a_reservation_counts_once_and_is_given_back_whole():
     other = b.Spent(usage=unknown, tokens=4, nano_usd=7, is_cost_known=False)
     both = TokenUsage(input=5, output=2, cost_usd=None)
     assert one + other == b.Spent(usage=both, tokens=7, nano_usd=12, is_cost_known=False)
+
+
+def test_a_limit_beyond_any_bill_is_a_limit():
+    """It has no value in billionths of a dollar that is finite, and holds for a cycle all the same."""
+    ledger = b.limit_cycle(b.Ledger(budget=b.Budget(max_cost_usd=9.0)), 1e308, None)
+    assert isinstance(b.reserve(ledger, R1, b.Bound(tokens=1, nano_usd=10**30)), b.Ledger)
 
 
 def test_children_get_equal_shares_of_what_is_left():

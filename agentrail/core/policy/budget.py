@@ -4,6 +4,7 @@ Before a request its upper bound is reserved, and afterwards its actual usage is
 """
 
 import math
+import sys
 from typing import Final, Literal, NewType
 
 import msgspec
@@ -18,6 +19,8 @@ ReservationId = NewType("ReservationId", str)
 """Session and request: unique in the tree, and the same on a replay."""
 
 _NANO: Final = 1_000_000_000
+_MOST_USD: Final = 1e100
+"""A larger limit counts as this one: in billionths of a dollar, it would not be finite."""
 
 
 @frozen(kw_only=True)
@@ -84,7 +87,7 @@ class Price(Value, frozen=True, kw_only=True):
             is_left_out = price is None and name.startswith("cache")
             # The fast path is a plain number: a provider makes a price each time it is asked.
             if not is_left_out and not (
-                (type(price) in {int, float} and 0 <= price < math.inf) or _is_amount(price)
+                (type(price) in {int, float} and 0 <= price <= sys.float_info.max) or _is_amount(price)
             ):
                 faults.append(
                     f"price.{name} is {repr_of(price):.200}: expected a finite number of dollars per million tokens, >= 0"
@@ -369,7 +372,9 @@ def _left(ledger: Ledger) -> tuple[int, int]:
     budget = ledger.budget
     promised_nano_usd = sum(bound.nano_usd for _, bound in ledger.open)
     promised_tokens = sum(bound.tokens for _, bound in ledger.open)
-    nano_usd = round((budget.max_cost_usd or 0) * _NANO) - ledger.spent_nano_usd - promised_nano_usd
+    nano_usd = (
+        round(min(budget.max_cost_usd or 0, _MOST_USD) * _NANO) - ledger.spent_nano_usd - promised_nano_usd
+    )
     return nano_usd, (budget.max_total_tokens or 0) - ledger.spent_tokens - promised_tokens
 
 
@@ -422,7 +427,7 @@ def _without(ledger: Ledger, reservation_id: ReservationId) -> tuple[tuple[Reser
 
 
 def _is_amount(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max
 
 
 def _is_count(value: object) -> bool:
