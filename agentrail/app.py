@@ -479,7 +479,9 @@ def make_provider(
     """Create a provider from a model string and options. Makes no connection."""
     name = provider_of(model, has_profiles=profiles is not None and bool(profiles.list()))
     if name in _WITHOUT_OPTIONS and provider_opts:
-        raise OptionError([f"{name}: takes no provider options, got {', '.join(sorted(provider_opts))}"])
+        raise OptionError(
+            [f"{name}: takes no provider options, got {', '.join(sorted(map(str, provider_opts)))}"]
+        )
     if name == "scripted":
         return _script_of(model, {})
     if name == "demo":

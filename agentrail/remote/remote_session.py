@@ -18,7 +18,6 @@ from agentrail.errors import (
     AlreadyStarted,
     CodecError,
     NotRemote,
-    OptionError,
     SessionUnknown,
 )
 from agentrail.events import Event
@@ -56,12 +55,13 @@ from agentrail.runtime.arguments import (
     fault_of_text,
     fault_of_via,
     fault_of_wait,
+    fault_of_whole,
     refuse,
 )
 from agentrail.runtime.cycle_calls import CycleCalls, CycleQuestion
 from agentrail.runtime.cycle_reply import CycleReply
 from agentrail.runtime.cycle_stream import OnLeave
-from agentrail.runtime.event_subscription import decide_terms, fault_of_cursor
+from agentrail.runtime.event_subscription import decide_terms
 from agentrail.runtime.file_restore import Rewound
 from agentrail.runtime.journal_state import JournalEntry, PastState, fault_of_number
 from agentrail.runtime.session_calls import SessionCalls, check_arguments
@@ -224,8 +224,7 @@ class RemoteListing:
 
     async def sessions(self: _OnLinks, limit: int = 50) -> tuple[SessionSummary, ...]:
         """List the caller's sessions on the server that have not ended, most recently active first."""
-        if type(limit) is not int or not 1 <= limit <= _MAX_LISTED:
-            raise OptionError([f"limit is {limit!r}: expected a whole number from 1 to {_MAX_LISTED}"])
+        refuse(fault_of_whole("limit", limit, 1, _MAX_LISTED))
         told = {"limit": limit, "sort": "-changed"}
         return read_session_page(await self._links.first.call("sessions", None, told))
 
@@ -485,7 +484,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         Each committed event is delivered once, in order, across any number of connections. A lost connection loses its
         ephemeral events.
         """
-        refuse(*([] if after is None else fault_of_cursor("after", after)))
+        refuse(None if after is None else fault_of_whole("after", after, 0))
         terms = decide_terms(kinds=kinds, deltas=deltas, buffer=buffer)
         after = None if after is None else min(after, MAX_CURSOR)
         reading = RemoteReading(self._session_id, after=after, kinds=terms.kinds, deltas=deltas, limit=buffer)

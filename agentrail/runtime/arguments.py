@@ -19,6 +19,7 @@ from agentrail.frozen import TooDeep, frozen_json, not_json, too_large
 from agentrail.messages import MAX_PROMPT_BYTES, Content, FileRef, Image, Text, UserBlock
 from agentrail.otp.child_specs import is_seconds
 from agentrail.otp.guarded_calls import repr_of
+from agentrail.runtime.session_keys import fault_of_scope
 from agentrail.runtime.session_options import fault_of_tool, is_provider
 
 MAX_SOURCE_CHARACTERS: Final = 200
@@ -36,6 +37,23 @@ def refuse(*faults: str | None) -> None:
 
 def fault_of_text(name: str, value: object) -> str | None:
     return None if isinstance(value, str) else f"{name} is {repr_of(value):.200}: expected a text"
+
+
+def fault_of_whole(name: str, value: object, least: int, most: int | None = None) -> str | None:
+    if type(value) is int and least <= value and (most is None or value <= most):
+        return None
+    expected = f">= {least}" if most is None else f"from {least} to {most}"
+    return f"{name} is {repr_of(value):.200}: expected a whole number {expected}"
+
+
+def fault_of_object(name: str, value: object, kind: type) -> str | None:
+    return (
+        None if isinstance(value, kind) else f"{name} is {repr_of(value):.200}: expected {kind.__name__}(…)"
+    )
+
+
+def faults_of_key(scope: object, session_id: object) -> tuple[str | None, str | None]:
+    return fault_of_text("session_id", session_id), fault_of_scope("scope", scope)
 
 
 def fault_of_choice(name: str, value: object, choices: tuple[str, ...]) -> str | None:

@@ -16,7 +16,7 @@ from agentrail.core.stack.loaded_stack import Ask
 from agentrail.core.wire.codec import encode_event
 from agentrail.events import Event
 from agentrail.messages import SessionId
-from agentrail.otp.guarded_calls import repr_of
+from agentrail.runtime.arguments import fault_of_whole
 from agentrail.runtime.event_subscription import number_of
 from agentrail.runtime.session_loader import PluginFinder, committed_events_of, fold_sources, newest_snapshot
 
@@ -117,12 +117,9 @@ def read_kept(kept: Sequence[Event], last: int, low: int, high: int) -> tuple[Se
 def fault_of_page(asked: PageAsked) -> str | None:
     if asked.before is not None and asked.after is not None:
         return "before and after exclude each other: give one of them, or none for the last page"
-    if not 1 <= asked.limit <= MAX_EVENTS_AT_ONCE:
-        return f"limit is {repr_of(asked.limit):.200}: expected a whole number from 1 to {MAX_EVENTS_AT_ONCE}"
+    fault = fault_of_whole("limit", asked.limit, 1, MAX_EVENTS_AT_ONCE)
     numbers = [one for one in (asked.before, asked.after) if one is not None]
-    if any(type(one) is not int or one < 0 for one in numbers):
-        return f"before or after is {repr_of(numbers[0]):.200}: expected a whole number >= 0"
-    return None
+    return fault or (fault_of_whole("before or after", numbers[0], 0) if numbers else None)
 
 
 @frozen(kw_only=True)

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Protocol, Self, TypeAlias, cast
+from typing import Any, Final, Protocol, Self, TypeAlias
 
 import trio
 from attrs import evolve, frozen
@@ -15,7 +15,7 @@ from agentrail.errors import OptionError, SubscriberTooSlow, YourMove
 from agentrail.events import KINDS, Event, EventsLost
 from agentrail.messages import SessionId
 from agentrail.otp.guarded_calls import repr_of
-from agentrail.runtime.arguments import fault_of_flag
+from agentrail.runtime.arguments import fault_of_flag, fault_of_whole, refuse
 
 _CHECKPOINT_EVERY: Final = 64
 
@@ -46,27 +46,29 @@ class Terms:
 
 
 def decide_terms(*, kinds: Iterable[type[Event]] | None, deltas: bool, buffer: int) -> Terms:
-    wanted = _kinds_of(kinds)
-    faults = [] if type(buffer) is int and buffer >= 1 else [_whole("buffer", buffer, least=1)]
-    if wanted is not None:
-        faults += [
-            f"kinds has {repr_of(kind):.200}: expected classes of events, such as AgentEnd"
-            for kind in cast("tuple[object, ...]", wanted)
-            if not isinstance(kind, type) or kind not in KINDS
-        ]
-    is_no_flag = fault_of_flag("deltas", deltas)
-    faults += [] if is_no_flag is None else [is_no_flag]
-    if faults:
-        raise OptionError(faults)
-    return Terms(kinds=None if wanted is None else frozenset(wanted), deltas=deltas, buffer=buffer)
+    wanted = decide_kinds(kinds)
+    refuse(fault_of_whole("buffer", buffer, 1), fault_of_flag("deltas", deltas))
+    return Terms(kinds=wanted, deltas=deltas, buffer=buffer)
+
+
+def decide_kinds(kinds: object) -> frozenset[type[Event]] | None:
+    if kinds is None:
+        return None
+    # Passing one class alone is the usual mistake.
+    if isinstance(kinds, str) or not isinstance(kinds, Iterable):
+        fault = f"kinds is {repr_of(kinds):.200}: expected classes of events, such as [AgentEnd], or None"
+        raise OptionError([fault])
+    wanted = tuple(kinds)
+    refuse(*[
+        f"kinds has {repr_of(kind):.200}: expected classes of events, such as AgentEnd"
+        for kind in wanted
+        if not isinstance(kind, type) or kind not in KINDS
+    ])  # fmt: skip
+    return frozenset(wanted)
 
 
 def with_kinds(terms: Terms, kinds: Iterable[type[Event]]) -> Terms:
     return terms if terms.kinds is None else evolve(terms, kinds=terms.kinds | frozenset(kinds))
-
-
-def fault_of_cursor(name: str, after: object) -> list[str]:
-    return [] if type(after) is int and after >= 0 else [_whole(name, after, least=0)]
 
 
 def number_of(event: Event) -> int:
@@ -329,20 +331,6 @@ class Subscription:
     def _stop_waiting(self, _: object) -> trio.lowlevel.Abort:
         self._reader = None
         return trio.lowlevel.Abort.SUCCEEDED
-
-
-def _kinds_of(kinds: Any) -> tuple[type[Event], ...] | None:
-    if kinds is None:
-        return None
-    # Passing one class alone is the usual mistake.
-    if isinstance(kinds, str) or not isinstance(kinds, Iterable):
-        fault = f"kinds is {repr_of(kinds):.200}: expected classes of events, such as [AgentEnd], or None"
-        raise OptionError([fault])
-    return tuple(kinds)
-
-
-def _whole(name: str, value: object, *, least: int) -> str:
-    return f"{name} is {repr_of(value):.200}: expected a whole number >= {least}"
 
 
 # Backpressure: a provider's stream is read only while a gate is open. While a store accepts nothing, the provider's

@@ -13,8 +13,9 @@ from agentrail.events import Event
 from agentrail.messages import JsonObject, SessionId
 from agentrail.otp.guarded_calls import repr_of
 from agentrail.outside import current_run
+from agentrail.runtime.arguments import fault_of_whole
 from agentrail.runtime.event_bus import NOTHING_EARLIER, READS, Earlier, EventBus
-from agentrail.runtime.event_subscription import Subscription, TakenSnapshot, Terms, fault_of_cursor
+from agentrail.runtime.event_subscription import Subscription, TakenSnapshot, Terms
 from agentrail.runtime.journal_events import MAX_OLD_EVENTS
 from agentrail.runtime.session_keys import fault_of_scope, key_of
 
@@ -289,6 +290,5 @@ def _faults_of_cursors(after: object) -> list[str]:
         return []
     if not isinstance(after, Mapping):
         return [f"after is {repr_of(after):.200}: expected a mapping from session ids to numbers, or None"]
-    return [
-        fault for session_id, seq in after.items() for fault in fault_of_cursor(f"after[{session_id!r}]", seq)
-    ]
+    faults = [fault_of_whole(f"after[{repr_of(key):.200}]", number, 0) for key, number in after.items()]
+    return [fault for fault in faults if fault is not None]

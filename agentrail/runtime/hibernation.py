@@ -35,7 +35,7 @@ from agentrail.messages import SessionId
 from agentrail.otp.child_specs import Restart
 from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.guarded_calls import repr_of
-from agentrail.runtime.arguments import fault_of_choice, fault_of_flag, fault_of_text, refuse
+from agentrail.runtime.arguments import fault_of_choice, fault_of_flag, faults_of_key, refuse
 from agentrail.runtime.crashes import PortCrashed, crash_edge
 from agentrail.runtime.forks import Forks
 from agentrail.runtime.keywords import SessionKeywords
@@ -45,7 +45,7 @@ from agentrail.runtime.ports import Ports
 from agentrail.runtime.session_actor import FallAsleep, SessionCell, Sleep, SleepingCell, left_of
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_handle import Session
-from agentrail.runtime.session_keys import NO_SCOPE, fault_of_scope, key_of
+from agentrail.runtime.session_keys import NO_SCOPE, key_of
 from agentrail.runtime.session_loader import StoredOpening
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.runtime.session_rest import RESTED
@@ -415,8 +415,7 @@ class Hibernation:
         chosen: dict[str, Any] = dict(given)
         scope = chosen.pop("scope", NO_SCOPE if options is None else options.scope)
         refuse(
-            fault_of_text("session_id", session_id),
-            fault_of_scope("scope", scope),
+            *faults_of_key(scope, session_id),
             fault_of_flag("force", force),
             None if on_drift is None else fault_of_choice("on_drift", on_drift, ("park", "go_on")),
         )

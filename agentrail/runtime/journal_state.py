@@ -1,6 +1,7 @@
 """Past states of a session: its journal is folded up to a number, in a worker thread, without effects or an event loop."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -23,6 +24,7 @@ from agentrail.errors import CodecError, OptionError, PluginError, Trimmed, Unre
 from agentrail.frozen import EMPTY, MAX_RECORD_LEVELS, frozen_json
 from agentrail.messages import JsonObject, Message
 from agentrail.otp.guarded_calls import repr_of
+from agentrail.runtime.arguments import fault_of_whole
 from agentrail.runtime.session_loader import PluginFinder, fold_sources, read_after, state_behind
 
 _LOOKED_BACK: Final = 200
@@ -228,16 +230,8 @@ def journal_entries(store: Store, stored: StoredSession, after: int, limit: int)
     return tuple([entry_of(one, store) for one in store.read(stored.scope, stored.session, after, limit)])
 
 
-def fault_of_after(after: object) -> str | None:
-    if type(after) is int and after >= 0:
-        return None
-    return f"after is {repr_of(after):.200}: expected a whole number >= 0"
-
-
-def fault_of_limit(limit: object) -> str | None:
-    if type(limit) is int and 1 <= limit <= MAX_RECORDS_AT_ONCE:
-        return None
-    return f"limit is {repr_of(limit):.200}: expected a whole number from 1 to {MAX_RECORDS_AT_ONCE}"
+fault_of_after: Final = partial(fault_of_whole, "after", least=0)
+fault_of_limit: Final = partial(fault_of_whole, "limit", least=1, most=MAX_RECORDS_AT_ONCE)
 
 
 def fault_of_number(name: str, value: object, *, needed: bool = False) -> str | None:

@@ -1,5 +1,6 @@
 """The stored sessions of a supervisor: find, read, inspect, export, trim and delete them."""
 
+import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -23,8 +24,16 @@ from agentrail.events import Event
 from agentrail.frozen import EMPTY
 from agentrail.messages import SessionId
 from agentrail.otp.guarded_calls import repr_of
-from agentrail.runtime.arguments import fault_of_choice, fault_of_flag, fault_of_text, refuse
+from agentrail.runtime.arguments import (
+    fault_of_choice,
+    fault_of_flag,
+    fault_of_object,
+    fault_of_whole,
+    faults_of_key,
+    refuse,
+)
 from agentrail.runtime.event_history import PageAsked, PageOfEvents, fault_of_page, page_of_events, read_kept
+from agentrail.runtime.event_subscription import decide_kinds
 from agentrail.runtime.journal_inspection import (
     InspectedState,
     JournalPage,
@@ -95,11 +104,16 @@ class Journals:
             The sessions, ordered by scope and id.
 
         Raises:
-            OptionError: Your move: there is no store.
+            OptionError: Your move: there is no store, or an invalid argument.
             StoreUnavailable: It cannot be read now.
 
         Cancellation: At once.
         """
+        refuse(
+            fault_of_object("filters", filters, Filters),
+            _fault_of_place("after", after, "scope and id", str),
+            fault_of_whole("limit", limit, 0, sys.maxsize),
+        )
         await trio.lowlevel.checkpoint()
         keeping = self._shared.store_of("find")
         return await keeping.read(partial(keeping.store.find, filters, after=after, limit=limit))
@@ -108,6 +122,11 @@ class Journals:
         self, filters: Filters, *, before: tuple[int, str] | None = None, limit: int = 100
     ) -> Sequence[StoredSession]:
         """Return the stored sessions that were opened last, newest first. As `find`, but see `Store.newest`."""
+        refuse(
+            fault_of_object("filters", filters, Filters),
+            _fault_of_place("before", before, "time and id", int),
+            fault_of_whole("limit", limit, 0, sys.maxsize),
+        )
         await trio.lowlevel.checkpoint()
         keeping = self._shared.store_of("newest")
         return await keeping.read(partial(keeping.store.newest, filters, before=before, limit=limit))
@@ -245,7 +264,7 @@ class Journals:
 
         Cancellation: Always a checkpoint.
         """
-        refuse(fault_of_text("session_id", session_id), fault_of_scope("scope", scope))
+        refuse(*faults_of_key(scope, session_id))
         await trio.lowlevel.checkpoint()
         cell = self._known(key_of(scope, session_id))
         if cell is not None:
@@ -278,12 +297,7 @@ class Journals:
 
         Cancellation: At once.
         """
-        refuse(
-            fault_of_text("session_id", session_id),
-            fault_of_scope("scope", scope),
-            fault_of_after(after),
-            fault_of_limit(limit),
-        )
+        refuse(*faults_of_key(scope, session_id), fault_of_after(after), fault_of_limit(limit))
         await trio.lowlevel.checkpoint()
         keeping = self._shared.store_of("stored_journal")
 
@@ -315,7 +329,7 @@ class Journals:
 
         Cancellation: At once. The work runs in a thread, at most four at a time.
         """
-        refuse(fault_of_text("session_id", session_id), fault_of_scope("scope", scope))
+        refuse(*faults_of_key(scope, session_id))
         return await self._fold(
             "stored_state",
             session_id,
@@ -353,9 +367,9 @@ class Journals:
 
         Cancellation: At once. The work runs in a thread, at most four at a time.
         """
+        refuse(fault_of_object("wanted", wanted, WantedRecords))
         refuse(
-            fault_of_text("session_id", session_id),
-            fault_of_scope("scope", scope),
+            *faults_of_key(scope, session_id),
             fault_of_after(wanted.after),
             fault_of_limit(wanted.limit),
             None if wanted.before is None else fault_of_number("before", wanted.before),
@@ -400,8 +414,7 @@ class Journals:
         Cancellation: At once. The work runs in a thread, at most four at a time.
         """
         refuse(
-            fault_of_text("session_id", session_id),
-            fault_of_scope("scope", scope),
+            *faults_of_key(scope, session_id),
             fault_of_number("number", number, needed=True),
             fault_of_number("since", since),
         )
@@ -432,11 +445,7 @@ class Journals:
 
         Cancellation: At once. The work runs in a thread, at most four at a time.
         """
-        refuse(
-            fault_of_text("session_id", session_id),
-            fault_of_scope("scope", scope),
-            fault_of_number("number", number, needed=True),
-        )
+        refuse(*faults_of_key(scope, session_id), fault_of_number("number", number, needed=True))
         return await self._fold(
             "explain_record",
             session_id,
@@ -474,6 +483,8 @@ class Journals:
         watch = QuietWatch(
             SessionId(session_id), user_data, self._shared.dependencies.outside, withheld=withheld
         )
+        if not isinstance(given, Iterable):
+            raise OptionError([f"plugins is {repr_of(given):.200}: expected a sequence of plugins"])
         parts = [part_entry(entry, watch)[0] for entry in given]
         finder = PluginFinder({plugin.name: plugin for plugin in (*parts, *own)})
         watch.find_others(finder)
@@ -513,14 +524,9 @@ class Journals:
 
         Cancellation: At once. Events not in memory are computed in a thread, at most four at a time.
         """
-        wanted = None if kinds is None else frozenset(kinds)
+        wanted = decide_kinds(kinds)
         asked = PageAsked(before=before, after=after, limit=limit, kinds=wanted, undone=undone)
-        refuse(
-            fault_of_text("session_id", session_id),
-            fault_of_scope("scope", scope),
-            fault_of_page(asked),
-            fault_of_flag("undone", undone),
-        )
+        refuse(*faults_of_key(scope, session_id), fault_of_page(asked), fault_of_flag("undone", undone))
         await trio.lowlevel.checkpoint()
         cell = self._seen(key_of(scope, session_id))
         keeping = self._shared.keeping
@@ -567,12 +573,15 @@ class Journals:
             since_ms: Only sessions written since then, in milliseconds since 1970. None for all.
 
         Raises:
-            OptionError: Your move: there is no store, or an invalid scope.
+            OptionError: Your move: there is no store, or an invalid argument.
             StoreUnavailable: The store cannot be read now.
 
         Cancellation: At once. Usage read by then is cached. The work runs in a thread, one call at a time.
         """
-        refuse(fault_of_scope("scope", scope) if scope else None)
+        refuse(
+            None if scope is None else fault_of_scope("scope", scope),
+            None if since_ms is None else fault_of_whole("since_ms", since_ms, 0),
+        )
         await trio.lowlevel.checkpoint()
         keeping = self._shared.store_of("spendings")
         live = {
@@ -622,8 +631,7 @@ class Journals:
         Cancellation: At once.
         """
         refuse(
-            fault_of_text("session_id", session_id),
-            fault_of_scope("scope", scope),
+            *faults_of_key(scope, session_id),
             fault_of_choice("format", format, ("jsonl", "markdown", "otlp")),
             fault_of_flag("content", content),
         )
@@ -689,9 +697,7 @@ class Journals:
 
         Cancellation: A write that has not begun is not made. Completed writes stay.
         """
-        refuse(fault_of_text("session_id", session_id), fault_of_scope("scope", scope))
-        if type(before) is not int or before < 1:
-            raise OptionError([f"before is {repr_of(before):.200}: expected a whole number >= 1"])
+        refuse(*faults_of_key(scope, session_id), fault_of_whole("before", before, 1))
         await trio.lowlevel.checkpoint()
         keeping = self._shared.store_of("trim_session")
         store, wanted = keeping.store, SessionId(session_id)
@@ -726,7 +732,7 @@ class Journals:
 
         Cancellation: A write that has not begun is not made. Completed writes stay.
         """
-        refuse(fault_of_text("session_id", session_id), fault_of_scope("scope", scope))
+        refuse(*faults_of_key(scope, session_id))
         await trio.lowlevel.checkpoint()
         keeping = self._shared.store_of("delete_session")
         key = key_of(scope, session_id)
@@ -792,6 +798,12 @@ class Journals:
         return await keeping.fold(
             partial(_read_stored, keeping.store, ports.scope, ports.session_id, finder, watch, read)
         )
+
+
+def _fault_of_place(name: str, value: object, parts: str, first: type) -> str | None:
+    if value is None or (isinstance(value, tuple) and tuple(map(type, value)) == (first, str)):
+        return None
+    return f"{name} is {repr_of(value):.200}: expected {parts} as a tuple, or None"
 
 
 def _read_stored(  # noqa: PLR0913, PLR0917 - the session, and the code of its plugins

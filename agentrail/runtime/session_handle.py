@@ -17,7 +17,6 @@ from agentrail.core.protocol.signals import (
 from agentrail.core.session.client_calls import check_size
 from agentrail.core.session.receipts import SteerReceipt
 from agentrail.core.session.views import Snapshot, Status
-from agentrail.errors import OptionError
 from agentrail.events import Event
 from agentrail.messages import (
     ClientCallRef,
@@ -32,11 +31,12 @@ from agentrail.runtime.arguments import (
     fault_of_request_id,
     fault_of_text,
     fault_of_via,
+    fault_of_whole,
     refuse,
 )
 from agentrail.runtime.background_agents import BackgroundAgents
 from agentrail.runtime.cycle_stream import ENDS
-from agentrail.runtime.event_subscription import Subscription, decide_terms, fault_of_cursor, with_kinds
+from agentrail.runtime.event_subscription import Subscription, decide_terms, with_kinds
 from agentrail.runtime.journal_access import LookingBackHandle
 from agentrail.runtime.live_settings import ChangingHandle
 from agentrail.runtime.prompt_calls import PromptingHandle
@@ -133,9 +133,7 @@ class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
             OptionError: Your move: an argument is out of range. A number beyond the last event raises `CursorAhead`
                 when the block is entered.
         """
-        faults = [] if after is None else fault_of_cursor("after", after)
-        if faults:
-            raise OptionError(faults)
+        refuse(None if after is None else fault_of_whole("after", after, 0))
         # A caller that reads until a cycle ends gets that end even if it is of a class that the caller did not
         # list.
         terms = with_kinds(decide_terms(kinds=kinds, deltas=deltas, buffer=buffer), ENDS)

@@ -16,11 +16,11 @@ from agentrail.abc.store import Node, Store
 from agentrail.errors import AgentrailError, HeldBy, OptionError, SessionNotFound
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
-from agentrail.runtime.arguments import fault_of_text, refuse
+from agentrail.runtime.arguments import faults_of_key, refuse
 from agentrail.runtime.persistence import Keeping
 from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_clock import now_ms
-from agentrail.runtime.session_keys import NO_SCOPE, fault_of_scope, key_of
+from agentrail.runtime.session_keys import NO_SCOPE, key_of
 from agentrail.runtime.session_nodes import place_of_session
 from agentrail.runtime.shared_resources import Shared
 from agentrail.runtime.shutdown import fault_of_within, leave_for_move, leave_quietly, tree_by_tree
@@ -123,11 +123,7 @@ class Moves:
 
         Cancellation: The session continues here, or it was released and another node takes it.
         """
-        refuse(
-            fault_of_text("session_id", session_id),
-            fault_of_scope("scope", scope),
-            fault_of_within(within),
-        )
+        refuse(*faults_of_key(scope, session_id), fault_of_within(within))
         keeping, others = self._keeping(), self._others
         if others is None:
             raise OptionError(["move_session calls another node: serve this one with create_app"])

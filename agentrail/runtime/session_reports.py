@@ -9,11 +9,11 @@ import trio
 from attrs import frozen
 
 from agentrail.actors.trio_check import need_trio
-from agentrail.errors import OptionError, SessionDown, YourMove
+from agentrail.errors import SessionDown, YourMove
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
-from agentrail.otp.guarded_calls import repr_of
 from agentrail.outside import current_run
+from agentrail.runtime.arguments import fault_of_whole, refuse
 from agentrail.runtime.fan_in import EVERY
 from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_keys import fault_of_scope
@@ -123,12 +123,7 @@ class ReportBoard:
         self._run: trio.lowlevel.TrioToken | None = current_run()
 
     def subscribe(self, *, scope: str | None, buffer: int) -> SessionReports:
-        faults = [] if scope is None else [fault_of_scope("scope", scope)]
-        if type(buffer) is not int or buffer < 1:
-            faults.append(f"buffer is {repr_of(buffer):.200}: expected a whole number >= 1")
-        found = [fault for fault in faults if fault is not None]
-        if found:
-            raise OptionError(found)
+        refuse(None if scope is None else fault_of_scope("scope", scope), fault_of_whole("buffer", buffer, 1))
         return SessionReports(buffer=buffer, scope=scope, enter=self._join, leave=self._forget)
 
     def publish(

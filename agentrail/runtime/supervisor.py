@@ -1,5 +1,6 @@
 """Supervised sessions: start, find, watch, restart and stop them."""
 
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, Final, Unpack, overload
@@ -59,7 +60,7 @@ from agentrail.otp.crash_text import describe_bug, describe_crash
 from agentrail.otp.exits import Stuck
 from agentrail.otp.supervision_types import Report, Started
 from agentrail.outside import current
-from agentrail.runtime.arguments import fault_of_text, refuse
+from agentrail.runtime.arguments import fault_of_text, fault_of_whole, faults_of_key, refuse
 from agentrail.runtime.assembly import Dependencies, assemble, decide_refusal
 from agentrail.runtime.branch import BRANCH, Branch
 from agentrail.runtime.child_sessions import ChildSessions
@@ -402,6 +403,7 @@ class SessionSupervisor:
 
         Cancellation: Only the wait is cancelled.
         """
+        refuse(*faults_of_key(scope, session_id))
         entry = self._shared.entries.get(key_of(scope, session_id))
         if entry is not None and entry.tools is not None:
             with suppress(SessionDown):
@@ -441,7 +443,7 @@ class SessionSupervisor:
             OptionError: Your move: the id is not a string, or an invalid scope, such as one with a slash.
             SessionDown: There is no such session. `SessionRested` if it was put to rest.
         """
-        refuse(fault_of_text("session_id", session_id), fault_of_scope("scope", scope))
+        refuse(*faults_of_key(scope, session_id))
         cell = self._known(key_of(scope, session_id))
         if cell is None:
             raise self._shared.ended.error_for(scope, session_id, self._shared.down)
@@ -594,7 +596,7 @@ class SessionSupervisor:
         Raises:
             OptionError: Your move: the id is not a string, or an invalid scope.
         """
-        refuse(fault_of_text("session_id", session_id), fault_of_scope("scope", scope))
+        refuse(*faults_of_key(scope, session_id))
         return self._shared.ended.find(key_of(scope, session_id))
 
     def reports(self, *, scope: str | None = None, buffer: int = DEFAULT_BUFFER) -> SessionReports:
@@ -629,12 +631,16 @@ class SessionSupervisor:
             `render_tree` formats it as text.
 
         Raises:
-            OptionError: Your move: an invalid scope.
+            OptionError: Your move: an invalid argument.
             SessionDown: The supervisor was closed.
 
         Cancellation: Always a checkpoint.
         """
-        refuse(None if scope is None else fault_of_scope("scope", scope))
+        refuse(
+            None if scope is None else fault_of_scope("scope", scope),
+            None if after is None else fault_of_whole("after", after, 0),
+            None if limit is None else fault_of_whole("limit", limit, 0, sys.maxsize),
+        )
         try:
             wanted = TreePart(
                 wanted=lambda node: scope is None or is_in(scope, node) or is_shared(node),

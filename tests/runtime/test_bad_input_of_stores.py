@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import agentrail
-from agentrail.abc.store import Node
+from agentrail.abc.store import Filters, Node
 from agentrail.errors import (
     AlreadyExists,
     HeldBy,
@@ -121,6 +121,39 @@ async def test_ids_that_are_unknown_taken_or_of_another_node():
         with pytest.raises(HeldBy, match=r"'n-x' at http://10\.0\.0\.7:8700") as held:
             await supervisor.resume_session("s-1", **options)
         assert (held.value.node, held.value.address) == ("n-x", "http://10.0.0.7:8700")
+
+
+SEARCHES = [
+    (lambda s: s.find(5), "filters is 5: expected Filters(…)"),
+    (lambda s: s.find(after=5), "after is 5: expected scope and id as a tuple, or None"),
+    (lambda s: s.find(after=("", 5)), "after is ('', 5): expected scope and id as a tuple, or None"),
+    (lambda s: s.find(limit=10**400), f"limit is {10**400!r:.200}: expected a whole number from 0 to "),
+    (lambda s: s.newest(None), "filters is None: expected Filters(…)"),
+    (lambda s: s.newest(Filters(), before=("1", "s-1")), "before is ('1', 's-1'): expected time and id as a tuple"),
+    (lambda s: s.newest(Filters(), limit="x"), "limit is 'x': expected a whole number from 0 to "),
+    (lambda s: s.tree(after="x"), "after is 'x': expected a whole number >= 0"),
+    (lambda s: s.tree(limit="x"), "limit is 'x': expected a whole number from 0 to "),
+    (lambda s: s.tree(limit=2**64), f"limit is {2**64}: expected a whole number from 0 to "),
+    (lambda s: s.spendings(scope=5), "scope is 5: expected '' or 1 to 128"),
+    (lambda s: s.spendings(since_ms="x"), "since_ms is 'x': expected a whole number >= 0"),
+    (lambda s: s.events_page("s-1", kinds=5), "kinds is 5: expected classes of events, such as [AgentEnd], or None"),
+    (lambda s: s.events_page("s-1", kinds=[int]), "kinds has <class 'int'>: expected classes of events"),
+    (lambda s: s.events_page("s-1", limit="x"), "limit is 'x': expected a whole number from 1 to 5000"),
+    (lambda s: s.events_page("s-1", after="x"), "before or after is 'x': expected a whole number >= 0"),
+    (lambda s: s.stored_state("s-1", plugins=None), "plugins is None: expected a sequence of plugins"),
+    (lambda s: s.find_records("s-1", None), "wanted is None: expected WantedRecords(…)"),
+    (lambda s: s.wait_for_tools(b"s-1"), "session_id is b's-1': expected a text"),
+]  # fmt: skip
+
+
+async def test_a_search_of_a_wrong_type_is_named():
+    """`OptionError` at the caller, not what the store or a comparison makes of it."""
+    async with open_over(MemoryStore()) as supervisor:
+        await supervisor.start_session(model=saying("fine"), session_id="s-1")
+        for call, words in SEARCHES:
+            with pytest.raises(OptionError) as caught:
+                await call(supervisor)
+            assert str(caught.value).startswith(words)
 
 
 async def test_what_no_journal_can_hold():
