@@ -385,6 +385,7 @@ WRONG_ANSWERS = {
     "an empty result": lambda e, s, c: wrong.ReplaceToolResult("", s),
     "no model": lambda e, s, c: wrong.SwitchModel(None, s),
     "an unknown decision": lambda e, s, c: wrong.ResolveApproval("a", "perhaps", s),
+    "a decision about no approval": lambda e, s, c: wrong.ResolveApproval(None, "approve", s),
     "an unknown request": lambda e, s, c: wrong.Request("rm -rf", "t", s),
     "an emit without a name": lambda e, s, c: wrong.Continue(s, emits=(("a",),)),
     "an emit that is no JSON": lambda e, s, c: wrong.Emit("a", object(), s),
