@@ -5,6 +5,7 @@ import datetime
 import decimal
 import uuid
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -17,6 +18,7 @@ from agentrail.errors import TypeFault
 from agentrail.frozen import FrozenDict
 from agentrail.typed import OutputFault, typed
 from tests.typed_kinds import (
+    Bound,
     Box,
     Circle,
     Colour,
@@ -190,6 +192,10 @@ def test_a_class_that_holds_itself_is_described_once():
         (dict[int, Any], {"type": "object"}),
         (tuple[int, Any], {"type": "array", "minItems": 2, "maxItems": 2, "prefixItems": [{"type": "integer"}, {}], "items": False}),
         (set[int], {"type": "array", "items": {"type": "integer"}}),
+        (Annotated[int, Bound(gt=3)], {"type": "integer", "exclusiveMinimum": 3}),
+        (Annotated[str, Bound(description="who", gt=None, metadata=[Bound(max_length=3)])], {"description": "who", "type": "string", "maxLength": 3}),
+        (Annotated[int, Bound(strict=True)], {"type": "integer"}),
+        (Annotated[int, SimpleNamespace(gt=3)], {"type": "integer"}),
         (Annotated[int, Meta(examples=[3], extra_json_schema={"deprecated": True})], {"examples": [3], "deprecated": True, "type": "integer"}),
         (Any, {}),
     ],

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from decimal import Decimal
 from importlib import import_module
+from typing import Annotated
 
 import pytest
 
@@ -145,3 +146,18 @@ def test_pydantic_is_not_imported():
     code = "import sys, agentrail.typed, agentrail.tools; print('pydantic' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_bounds_of_fields_hold_for_parameters_and_answers(m):
+    """`Annotated[int, Field(gt=3)]` is not `int`: a model sees the bound, and a value beyond it is refused."""
+    count = Annotated[int, m.Field(gt=3, description="how many")]
+
+    def order(count: int) -> str:
+        """Order."""
+        return f"{count}"
+
+    order.__annotations__["count"] = count
+    described = {"type": "integer", "description": "how many", "exclusiveMinimum": 3}
+    assert tool(order).parameters["properties"]["count"] == typed(count).schema == described
+    with pytest.raises(OutputFault, match=r"\$: expected `int` >= 4"):
+        typed(count).decode(3)

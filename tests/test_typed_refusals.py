@@ -12,7 +12,7 @@ from msgspec import Meta
 from agentrail.core.values.json_schema import CompiledSchema, fault_of_schema
 from agentrail.errors import TypeFault
 from agentrail.typed import OutputFault, typed
-from tests.typed_kinds import Pair, Point
+from tests.typed_kinds import Bound, Pair, Point
 
 
 class Plain:
@@ -106,6 +106,7 @@ OTHERS: Final = "use str, int, float, bool, lists, dicts, Literal, enums, or a c
         (Mixed, "Mixed", "", OTHERS),
         (Annotated[Point, Meta(ge=1)], "Annotated[Point", "a class has no size or order", "bound its fields"),
         (Annotated[list[int], Meta(ge=1)], "Annotated[list[int]", "Can only set `ge` on a numeric", "bound its items, or its length"),
+        (Annotated[int, Bound(gt="x")], "Bound(gt='x')", "`gt` must be an int or float", "use msgspec.Meta"),
         (Annotated[tuple[int, int], Meta(min_length=1)], "Annotated[tuple", "the length of this tuple is fixed", "remove the bounds"),
     ],
 )  # fmt: skip

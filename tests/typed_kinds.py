@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import enum
+from types import SimpleNamespace
 from typing import (
     Annotated,
     ClassVar,
@@ -160,3 +161,12 @@ class Slot(msgspec.Struct, Generic[T]):
 
 
 UserId = NewType("UserId", int)
+
+
+class Bound(SimpleNamespace):
+    """A bound as `annotated_types` and `pydantic.Field` have it, where neither is installed."""
+
+    __module__ = "annotated_types"
+
+    def __hash__(self) -> int:
+        return id(self)

@@ -55,6 +55,7 @@ from agentrail.typed import (
     type_name,
     typed,
 )
+from agentrail.typed.annotations import metas_in
 from agentrail.typed.value import AS_THEY_ARE, with_whole_numbers
 
 # Conversion of return values to results. Values in, values out, independent of tools.
@@ -492,13 +493,15 @@ def _bare(annotation: Any) -> Any:
 
 
 def _with_descriptions(annotation: Any) -> Any:
-    """Convert `Annotated[T, "text"]` to msgspec's form, at any depth: `Annotated[T, Meta(description="text")]`."""
+    """Convert extras to msgspec's form, at any depth: `Annotated[T, "text"]` to `Annotated[T, Meta(description="text")]`."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
-        extras = (
-            msgspec.Meta(description=extra) if isinstance(extra, str) else extra for extra in arguments[1:]
+        extras = tuple(metas_in(arguments[1:]))
+        return (
+            Annotated[(_with_descriptions(arguments[0]), *extras)]
+            if extras
+            else _with_descriptions(arguments[0])
         )
-        return Annotated[(_with_descriptions(arguments[0]), *extras)]
     if origin is None or origin is typing.Literal:
         return annotation
     inner = tuple(_with_descriptions(argument) for argument in arguments)

@@ -277,6 +277,8 @@ _NO_SCHEMA: Final = (TypeError, ValueError, LookupError, NameError, AttributeErr
 """Errors that msgspec raises for unsupported types, including `NotImplementedError` and `RecursionError`."""
 _NO_CLASS: Final = "use str, int, float, bool, lists, dicts, Literal, enums, or a class with fields"
 _BOUNDS: Final = ("ge", "gt", "le", "lt", "multiple_of", "pattern", "min_length", "max_length", "tz")
+_WORDS: Final = ("description", *_BOUNDS[:-1])
+_ELSEWHERE: Final = ("annotated_types", "pydantic")
 _Metas: TypeAlias = tuple[msgspec.Meta, ...]
 
 
@@ -467,7 +469,7 @@ def _unwrapped(hint: Any) -> tuple[Any, _Metas]:
         origin = typing.get_origin(hint)
         if origin is Annotated:
             hint, *extras = typing.get_args(hint)
-            metas = (*_read_extras(extras), *metas)
+            metas = (*metas_in(extras), *metas)
         elif origin is Final or getattr(origin, "_name", None) in TYPE_MARKS:
             (hint,) = typing.get_args(hint)
         elif hasattr(hint, "__supertype__"):
@@ -476,12 +478,21 @@ def _unwrapped(hint: Any) -> tuple[Any, _Metas]:
             return hint, metas
 
 
-def _read_extras(extras: Iterable[Any]) -> Iterator[msgspec.Meta]:
+def metas_in(extras: Iterable[Any]) -> Iterator[msgspec.Meta]:
+    """Yield what the extras of an `Annotated` say: descriptions, and bounds of msgspec, `annotated_types` and `pydantic.Field`."""
     for extra in extras:
         if isinstance(extra, str):
             yield msgspec.Meta(description=extra)
         elif isinstance(extra, msgspec.Meta):
             yield extra
+        elif type(extra).__module__.partition(".")[0] in _ELSEWHERE:
+            parts = (extra, *(getattr(extra, "metadata", None) or ()))
+            said = ((word, getattr(part, word, None)) for part in parts for word in _WORDS)
+            found: dict[str, Any] = {word: value for word, value in said if value is not None}
+            try:
+                yield msgspec.Meta(**found)
+            except (TypeError, ValueError) as error:
+                raise TypeFault(_reason(error), where=repr_of(extra), way_out="use msgspec.Meta") from None
 
 
 def _binds(meta: msgspec.Meta) -> bool:

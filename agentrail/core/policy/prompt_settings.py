@@ -120,7 +120,10 @@ def _fault(name: str, value: object) -> str | None:
         case "top_p":
             expected, fits = "a number from 0 to 1", _is_number(value, 1)
         case "max_cost_usd":
-            expected, fits = "a finite number of dollars above 0", _is_number(value, sys.float_info.max) and value != 0
+            expected, fits = (
+                "a finite number of dollars above 0",
+                _is_number(value, sys.float_info.max) and value != 0,
+            )
         case "max_output_tokens":
             expected, fits = "a whole number >= 1", _is_count(value)
         case "stop":
