@@ -16,6 +16,7 @@ from agentrail.actors.dead_letters import LOGGER
 from agentrail.actors.message_origins import PASSIVATED
 from agentrail.actors.supervisor_loop import Core
 from agentrail.errors import ActorDown, AlreadyRegistered, InvalidSpec, NotOwner, RegistryClosed
+from agentrail.otp.child_specs import check_listener
 from agentrail.otp.exits import ExitReason, Normal, check_reason
 from agentrail.otp.guarded_calls import call_guarded, is_async, show
 from agentrail.otp.tracebacks import print_exception
@@ -291,8 +292,13 @@ class Registry:
         """Call `listener` once for each change, in order. A listener that raises is logged and stays registered.
 
         A change made by a listener is reported after the current one.
+
+        Raises:
+            InvalidSpec: Your move: an async function, or no function.
+            RegistryClosed: Your move: use another registry.
         """
         self._check_open(listener)
+        check_listener("listener", listener)
         self._listeners.append(listener)
 
     @property

@@ -1,7 +1,6 @@
 """Recipes that start an actor: an async function as a worker, or a behaviour as a machine, with `with_options`."""
 
 import enum
-import functools
 import inspect
 from collections.abc import Awaitable, Callable
 from types import FunctionType, MethodType
@@ -15,7 +14,7 @@ from agentrail.actors.mailbox import Overflow, check_mailbox
 from agentrail.errors import InvalidSpec
 from agentrail.otp.child_specs import Arguments, StartRecipe
 from agentrail.otp.exits import ExitReason, Normal, check_reason
-from agentrail.otp.guarded_calls import show
+from agentrail.otp.guarded_calls import is_coroutine_function, show
 from agentrail.otp.statem import DEFAULT_LIMITS, Init, Limits, MachineEvent, Transition
 
 _NORMAL: Final = Normal()
@@ -256,8 +255,7 @@ def worker(function: Callable[..., Awaitable[object]], /, *args: object, **kwarg
     Raises:
         InvalidSpec: Your move: `function` is not a coroutine function.
     """
-    target = function.func if isinstance(function, functools.partial) else function
-    if not (inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(type(target).__call__)):
+    if not is_coroutine_function(function):
         name = getattr(function, "__qualname__", repr(function))
         message = f"worker() takes an async function, got {name}: write `async def`"
         raise InvalidSpec(message, code="invalid_start", field="start")

@@ -30,6 +30,7 @@ from agentrail.otp.child_specs import (
     SupervisorFlags,
     check_child_specs,
     check_flags,
+    check_listener,
 )
 from agentrail.otp.exits import ExitReason, InitFailed, Killed, Normal, Redact, Shutdown, describe, keep
 from agentrail.otp.guarded_calls import show
@@ -113,7 +114,7 @@ async def open_supervisor(  # noqa: PLR0913 - a block has no other place for its
 
     Raises:
         NoTrioRun: Your move: Trio is not running. Nothing was started.
-        InvalidSpec: Your move: a spec or flag is invalid. Nothing was started.
+        InvalidSpec: Your move: a spec, a flag or the observer is invalid. Nothing was started.
         AlreadyStarted: Your move: a living actor has this name. `handle` is its handle.
         SupervisorStartFailed: A child did not start. The others were stopped again.
         SupervisorGaveUp: It ended without a request, by too many restarts or a kill. The body was cancelled.
@@ -125,6 +126,8 @@ async def open_supervisor(  # noqa: PLR0913 - a block has no other place for its
     need_trio()
     check_flags(flags)
     specs = check_child_specs(children, flags=flags)
+    if observer is not None:
+        check_listener("observer", observer)
     tree = Tree(make_handle=Supervisor, observer=observer, redact=redact)
     cell = SupervisorCell("root" if name is None else name.key, 1)
     supervisor = Supervisor(cell)

@@ -23,6 +23,7 @@ from agentrail.evals.scorers import Judge, Score, Scorer, score_of, scorer_name
 from agentrail.evals.trace import Trace, trace_of
 from agentrail.events import Event
 from agentrail.messages import SessionId, TokenUsage
+from agentrail.otp.guarded_calls import is_plain_function, show
 from agentrail.runtime.event_subscription import Subscription
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
@@ -72,11 +73,13 @@ async def evaluate(  # noqa: PLR0913 - the settings of an eval
         The runs, in the order of the dataset.
 
     Raises:
-        OptionError: Your move: no scorers, two with one name, or a number out of range.
+        OptionError: Your move: no scorers, two with one name, a number out of range, or an async `on_run`.
         AgentrailError: A session could not be started, for example without a key, or the store is unavailable.
 
     Cancellation: Running sessions end. Finished ones stay in the store.
     """
+    if not is_plain_function(on_run):
+        raise errors.OptionError([f"on_run is {show(on_run)}: expected a function without `async`"])
     _check(scorers, repeats=repeats, max_concurrency=max_concurrency, timeout_seconds=timeout_seconds)
     jobs = _jobs_of(dataset, task, repeats)
     found: dict[int, CaseRun] = {}

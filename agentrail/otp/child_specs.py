@@ -2,7 +2,6 @@
 
 import copy
 import enum
-import inspect
 import operator
 import sys
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
@@ -12,7 +11,7 @@ from typing import Final, Literal, NoReturn, TypeAlias, cast, get_args
 from attrs import evolve, field, fields, frozen
 
 from agentrail.errors import InvalidSpec
-from agentrail.otp.guarded_calls import call_guarded, show
+from agentrail.otp.guarded_calls import call_guarded, is_coroutine_function, is_plain_function, show
 
 Restart: TypeAlias = Literal["permanent", "transient", "temporary"]
 ChildKind: TypeAlias = Literal["worker", "supervisor"]
@@ -311,6 +310,12 @@ def check_flags(flags: object) -> None:
         raise InvalidSpec(message, code="invalid_flags", field="flags")
 
 
+def check_listener(name: str, listener: object) -> None:
+    """Raise InvalidSpec for an async function, whose reports would be lost, or something that cannot be called."""
+    if not is_plain_function(listener):
+        _refuse(name, listener, "a function without `async`")
+
+
 def _spec_of(spec: object) -> ChildSpec:
     if isinstance(spec, ChildSpec):
         return spec
@@ -360,7 +365,7 @@ def _check_start(start: object) -> None:
         start = start.function
         if not callable(start):
             _refuse("start", start, "something that can be called")
-    elif not (inspect.iscoroutinefunction(start) or inspect.iscoroutinefunction(type(start).__call__)):
+    elif not is_coroutine_function(start):
         name = getattr(start, "__qualname__", None) or show(start)
         message = f"start of a child must be an async function, worker(), machine() or subtree(); got {name}"
         raise InvalidSpec(message, code="invalid_start", field="start")

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable
 from functools import partial
 from reprlib import Repr
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeGuard, TypeVar
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -42,6 +42,17 @@ def is_async(function: Any) -> bool:
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called):
         return True
     return not inspect.isfunction(getattr(called, "__func__", called))
+
+
+def is_coroutine_function(function: Any) -> bool:
+    """Whether a call only makes a coroutine, which a caller of a plain function would drop."""
+    called = function.func if isinstance(function, partial) else function
+    return inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(type(called).__call__)
+
+
+def is_plain_function(function: object) -> TypeGuard[Callable[..., Any]]:
+    """Whether this can be called, and is no coroutine function."""
+    return callable(function) and not is_coroutine_function(function)
 
 
 def call_guarded(

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from inspect import iscoroutinefunction
 from typing import Any, Final
 
 import trio
@@ -28,7 +27,7 @@ from agentrail.events import (
     EventsLost,
     PromptReceived,
 )
-from agentrail.otp.guarded_calls import repr_of
+from agentrail.otp.guarded_calls import is_plain_function, repr_of
 from agentrail.runtime.event_subscription import Subscription, Terms
 from agentrail.runtime.pending_calls import PendingCall
 from agentrail.runtime.people_waits import begins_to_wait, waiting_error
@@ -52,7 +51,7 @@ def decide_wait(what: object) -> MeantEvent:
         if what in KINDS:
             return MeantEvent(name=what.__name__, is_meant=lambda event: isinstance(event, what))
         raise OptionError([f"what is the class {what.__name__}: expected an event class, such as AgentEnd"])
-    if not callable(what) or iscoroutinefunction(what):  # a coroutine counts as true
+    if not is_plain_function(what):  # a coroutine counts as true
         raise OptionError(
             [f"what is {repr_of(what):.200}: expected an event class, or a function of one event"]
         )

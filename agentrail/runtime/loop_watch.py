@@ -13,6 +13,7 @@ from attrs import frozen
 
 from agentrail.errors import OptionError
 from agentrail.logs import Logger
+from agentrail.otp.guarded_calls import is_plain_function, show
 
 LOGGER: Final = Logger("agentrail.runtime")
 
@@ -151,7 +152,12 @@ def watch_loop(on_held: OnHeld = log_held, *, seconds: float = HELD_SECONDS) -> 
     Args:
         on_held: Called with each such step, in Trio's thread. Logs it by default.
         seconds: How long a step may take.
+
+    Raises:
+        OptionError: Your move: an async function, or no function.
     """
+    if not is_plain_function(on_held):
+        raise OptionError([f"on_held is {show(on_held)}: expected a function without `async`"])
     if _WATCHED.get():
         yield
         return

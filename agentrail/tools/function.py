@@ -43,7 +43,7 @@ from agentrail.frozen import frozen_json, not_json, too_large
 from agentrail.logs import Logger
 from agentrail.messages import JsonObject, JsonValue
 from agentrail.otp.child_specs import is_seconds
-from agentrail.otp.guarded_calls import is_async, show
+from agentrail.otp.guarded_calls import is_async, is_plain_function, show
 from agentrail.structs import converter_of
 from agentrail.typed import (
     Definitions,
@@ -850,36 +850,39 @@ def _checked_function(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _checked(made: FunctionTool[P, R]) -> FunctionTool[P, R]:
-    where = f"tool function {made.function.__qualname__!r}"
-    message = None
-    if not _NAME.fullmatch(made.name):
-        message = f"{where} has the name {made.name!r}, expected 1 to 64 of A-Z a-z 0-9 _ -: give another name with name="
-    elif not made.description:
-        message = f"{where} has no description: write a docstring, or give one with description="
-    elif made.effect_class == "reconcilable" and made.reconcile is None:
-        message = f"{where} is 'reconcilable', which needs a way to find out: give a function with reconcile="
-    elif made.reconcile is not None and not is_async(made.reconcile):
-        message = (
-            f"{where} has reconcile={made.reconcile!r:.200}, expected an async function: write `async def`"
-        )
-    elif made.effect_class not in typing.get_args(EffectClass):
-        known = ", ".join(map(repr, typing.get_args(EffectClass)))
-        message = f"{where} has effect_class={show(made.effect_class)}, expected one of {known}"
-    elif made.timeout_seconds is not None and not is_seconds(made.timeout_seconds, above_zero=True):
-        message = (
-            f"{where} has timeout_seconds={show(made.timeout_seconds)}, expected a number above 0, or None"
-        )
-    elif made.max_retries is not None and (type(made.max_retries) is not int or made.max_retries < 0):
-        message = f"{where} has max_retries={show(made.max_retries)}, expected a whole number >= 0, or None"
-    elif made.abandonable and not made.threaded:
-        message = (
-            f"{where} is abandonable but does not run in a thread: only a worker thread can be abandoned"
-        )
-    if message is not None:
+    fault = next(_faults_of_tool(made), None)
+    if fault is not None:
+        message = f"tool function {made.function.__qualname__!r} {fault}"
         raise ToolDefinitionError(message)
     if made.answered_by == "code":  # otherwise it is never called
         check_returned(made.function)
     return made
+
+
+def _faults_of_tool(made: Any) -> Iterator[str]:
+    if not isinstance(made.name, str) or not _NAME.fullmatch(made.name):
+        yield f"has the name {show(made.name)}, expected 1 to 64 of A-Z a-z 0-9 _ -: give another name with name="
+    if not made.description:
+        yield "has no description: write a docstring, or give one with description="
+    if not isinstance(made.description, str) and not is_plain_function(made.description):
+        yield f"has description={show(made.description)}, expected a text, or a function without `async`"
+    if made._label is not None and not is_plain_function(made._label):  # noqa: SLF001 - of this module
+        yield f"has label={show(made._label)}, expected a function without `async`"  # noqa: SLF001 - as above
+    if made.effect_class == "reconcilable" and made.reconcile is None:
+        yield "is 'reconcilable', which needs a way to find out: give a function with reconcile="
+    if made.reconcile is not None and not is_async(made.reconcile):
+        yield f"has reconcile={show(made.reconcile)}, expected an async function: write `async def`"
+    if made.effect_class not in typing.get_args(EffectClass):
+        known = ", ".join(map(repr, typing.get_args(EffectClass)))
+        yield f"has effect_class={show(made.effect_class)}, expected one of {known}"
+    if made.timeout_seconds is not None and not is_seconds(made.timeout_seconds, above_zero=True):
+        yield f"has timeout_seconds={show(made.timeout_seconds)}, expected a number above 0, or None"
+    if made.max_retries is not None and (type(made.max_retries) is not int or made.max_retries < 0):
+        yield f"has max_retries={show(made.max_retries)}, expected a whole number >= 0, or None"
+    if type(made.max_result_bytes) is not int or made.max_result_bytes < 1:
+        yield f"has max_result_bytes={show(made.max_result_bytes)}, expected a whole number >= 1"
+    if made.abandonable and not made.threaded:
+        yield "is abandonable but does not run in a thread: only a worker thread can be abandoned"
 
 
 def _description_of(function: Callable[..., object], given: str | Describe | None) -> str | Describe:

@@ -4,13 +4,14 @@ import logging
 
 import pytest
 
-from agentrail.actors import open_supervisor, subtree
+from agentrail.actors import open_pool, open_supervisor, subtree
 from agentrail.actors.actor_registry import Registry
 from agentrail.actors.dead_letters import dead_letters
-from agentrail.errors import AlreadyStarted, InternalError
+from agentrail.errors import AlreadyStarted, InternalError, InvalidSpec
 from agentrail.otp import supervision
 from agentrail.otp.child_specs import ChildSpec
 from agentrail.otp.exits import Crashed
+from agentrail.otp.pool import PoolFlags
 from agentrail.otp.statem import Keep
 from agentrail.otp.supervision_types import CountChildrenCall, InstanceExited, SupervisorRequest
 from tests.actors.rig import Tabled, on_virtual_time, settled
@@ -22,6 +23,27 @@ def logged(caplog, level):
     return [
         record.getMessage() for record in caplog.records if (record.name, record.levelno) == (LOGGER, level)
     ]
+
+
+@on_virtual_time
+async def test_an_async_observer_or_listener_is_refused(stage):
+    """Nothing would await it, so each report would be lost; it is refused where it is given."""
+
+    async def hear(report):
+        raise AssertionError(report)
+
+    with Registry() as registry:
+        for name, given in (
+            ("observer", lambda: open_supervisor(stage.flags(), observer=hear).__aenter__()),
+            ("observer", lambda: open_supervisor(stage.flags(), observer=5).__aenter__()),
+            ("observer", lambda: open_pool(hear, PoolFlags(1), observer=hear).__aenter__()),
+            ("listener", lambda: registry.add_listener(hear)),
+        ):
+            with pytest.raises(
+                InvalidSpec, match=f"{name} is .*: expected a function without `async`"
+            ) as caught:
+                await given()
+            assert (caught.value.code, caught.value.field) == (f"invalid_{name}", name)
 
 
 @on_virtual_time

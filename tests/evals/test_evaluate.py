@@ -275,6 +275,7 @@ REFUSED = [
     ({"max_concurrency": 0}, "max_concurrency 0"),
     ({"timeout_seconds": 0}, "timeout_seconds 0"),
     ({"timeout_seconds": float("nan")}, "timeout_seconds nan"),
+    ({"on_run": trio.sleep}, "on_run is <function sleep"),
     ({"task": agentrail.Blueprint(model="nowhere:x")}, "there is no provider 'nowhere'"),
 ]
 

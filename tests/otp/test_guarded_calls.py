@@ -7,7 +7,14 @@ from unittest.mock import AsyncMock
 import pytest
 import trio
 
-from agentrail.otp.guarded_calls import call_contained, call_guarded, is_async, leaves, travels
+from agentrail.otp.guarded_calls import (
+    call_contained,
+    call_guarded,
+    is_async,
+    is_plain_function,
+    leaves,
+    travels,
+)
 
 
 def name_of(error):
@@ -107,6 +114,22 @@ async def waiting():
 def test_an_async_callable_is_told_by_its_code(function):
     """Also below partials, as a method, and where its class has an async `__call__`."""
     assert is_async(function)
+
+
+def test_a_listener_is_a_function_that_returns_what_it_says():
+    """A function without Python code may be one, such as the `append` of a list; a coroutine function is none."""
+    for function in ([].append, time.sleep, Plain, Plain(), lambda _: None, functools.partial(Plain())):
+        assert is_plain_function(function)
+    for function in (
+        waiting,
+        Plain().wait,
+        Waiting(),
+        Waiting.of_class,
+        functools.partial(Waiting()),
+        5,
+        None,
+    ):
+        assert not is_plain_function(function)
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,15 @@ async def test_the_variable_turns_it_on(caplog):
     assert "in hold_for" in caplog.text
 
 
+async def test_a_watch_tells_no_coroutine_function():
+    """Nothing would await it, so each report would be lost."""
+    refused = pytest.raises(
+        OptionError, match=r"on_held is <function sleep .*: expected a function without `async`"
+    )
+    with refused, watch_loop(trio.sleep):
+        pass
+
+
 async def test_a_mode_that_is_none_is_refused():
     """The message names those there are."""
     assert modes_of(" loop, ") == {"loop"}

@@ -17,6 +17,14 @@ from agentrail.testing.plugins import PuppetPlugin
 from agentrail.testing.tools import RecordingTool
 from tests.runtime.rig import open_bare, saying
 
+
+class Later:
+    """Its call returns a coroutine, which counts as true."""
+
+    async def __call__(self, event: object) -> bool:
+        return False
+
+
 ODD: Any = {1, 2}  # what no type checker would let through
 
 # What is wrong with each, as a reader is told.
@@ -42,6 +50,7 @@ WRONG = {
     "wait_for": [
         (lambda s: s.wait_for(5), "what is 5: expected an event class, or a function of one event"),
         (lambda s: s.wait_for(s.wait_for), "what is <bound method"),
+        (lambda s: s.wait_for(Later()), "what is <tests.runtime.test_wrong_types.Later object"),
         (lambda s: s.wait_for(str), "what is the class str: expected an event class, such as AgentEnd"),
         (lambda s: s.wait_for(AgentEnd, timeout_seconds=math.nan), "timeout_seconds is nan: expected a number from 0, or None"),
     ],

@@ -6,6 +6,7 @@ import threading
 from typing import Annotated
 
 import pytest
+import trio
 
 from agentrail import outside
 from agentrail.abc import Error, Ok, ToolUpdate
@@ -70,6 +71,11 @@ def test_what_cannot_be_a_tool_is_refused_at_once():
         ({"effect_class": "reconcilable"}, "needs a way to find out: give a function with reconcile="),
         ({"effect_class": "reconcilable", "reconcile": _nothing}, "an async function: write `async def`"),
         ({"effect_class": "safe"}, "has effect_class='safe', expected one of 'pure', 'idempotent'"),
+        ({"label": trio.sleep}, "has label=<function sleep"),
+        ({"label": "a call"}, "has label='a call', expected a function without `async`"),
+        ({"description": trio.sleep}, "expected a text, or a function without `async`"),
+        ({"name": 5}, "has the name 5, expected 1 to 64 of A-Z"),
+        ({"max_result_bytes": "1"}, "has max_result_bytes='1', expected a whole number >= 1"),
         ({"timeout_seconds": 0}, "has timeout_seconds=0, expected a number above 0, or None"),
         ({"timeout_seconds": float("nan")}, "has timeout_seconds=nan"),
         ({"timeout_seconds": float("inf")}, "has timeout_seconds=inf"),
