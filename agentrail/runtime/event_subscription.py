@@ -194,14 +194,14 @@ class Subscription:
 
         Raises:
             CursorAhead: Your move: `after` is beyond the last number.
-            YourMove: It was entered before, or left while old events were read. Subscribe again.
+            YourMove: It was entered or left before. Subscribe again.
             NoTrioRun: Your move: Trio is not running here, so nothing could be read.
             SessionDown: The session has ended, and no replay was requested.
             StoreUnavailable: Old events could not be read for longer than the store's patience. Subscribe again later.
 
         Cancellation: While old events are read, nothing is registered.
         """
-        if self._entered:
+        if self._ended or self._entered:
             raise self._entered_before()
         need_trio(self.run)
         if self._prepare is not None:
@@ -216,7 +216,7 @@ class Subscription:
         return self
 
     def _entered_before(self) -> YourMove:
-        how = "already entered" if self._entered else "cancelled while it was being entered"
+        how = "already entered" if self._entered else "cancelled while it was being entered, or left before"
         return YourMove(f"this subscription was {how}: subscribe again, with after= to continue")
 
     async def __aexit__(

@@ -11,6 +11,16 @@ from agentrail.testing.models import ScriptedModel, says
 from tests.runtime.rig import kinds, on_virtual_time, rest, saying, until
 
 
+async def test_what_was_left_before_it_was_entered_stays_left(supervisor):
+    """A stream would send its prompt, and lose every event of the cycle."""
+    session = await supervisor.start_session(model=saying("a"))
+    for events in (session.subscribe(), supervisor.subscribe_all(), session.stream("Hi")):
+        await events.__aexit__(None, None, None)
+        with trio.fail_after(60), pytest.raises(YourMove, match="subscribe again"):
+            await events.__aenter__()
+    assert (await session.status()).last_seq == 1
+
+
 async def test_a_subscription_that_was_not_entered_says_so(supervisor):
     """Nothing would ever come: whoever forgot `async with` is told at once, however it is read."""
     session = await supervisor.start_session(model=saying("a"))
