@@ -177,6 +177,7 @@ class PoolCore:
     # --- jobs
 
     def offer(self, job: object, *, may_wait: bool) -> JobRecord:
+        self._check_run()
         number = JobNumber(next(self._numbers))
         entry = JobRecord(number, _copied(job))
         self._jobs[number] = entry
@@ -265,9 +266,12 @@ class PoolCore:
 
     # --- effects
 
-    def _take(self, signal: PoolSignal) -> None:
+    def _check_run(self) -> None:
         if self._supervisor is not None:
             cell_of(self._supervisor)  # raises in another Trio run
+
+    def _take(self, signal: PoolSignal) -> None:
+        self._check_run()
         self.state, effects = step_pool(self.state, signal)
         for effect in effects:
             self._carry_out(effect)

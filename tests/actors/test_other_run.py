@@ -1,5 +1,7 @@
 """A handle that another Trio run uses, in another thread: `NoTrioRun`, and its own run notices nothing."""
 
+import gc
+import weakref
 from functools import partial
 
 import pytest
@@ -55,6 +57,15 @@ async def test_a_call_from_another_run_is_refused_before_anything_is_sent(stage)
             with pytest.raises(NoTrioRun, match="belongs to another Trio run"):
                 send()
 
+    async def submit(pool):
+        job = trio.Event()
+        held = weakref.ref(job)
+        with pytest.raises(NoTrioRun):
+            pool.submit_nowait(job)
+        del job
+        gc.collect()
+        assert held() is None, "the pool keeps a job that it refused"
+
     async def read(handle):
         return await handle.wait()
 
@@ -63,6 +74,7 @@ async def test_a_call_from_another_run_is_refused_before_anything_is_sent(stage)
         async with stage.open(children=[spec]) as supervisor, open_pool(twice, PoolFlags(size=1)) as pool:
             handle, address = supervisor.handle("m"), supervisor.address("m")
             await trio.to_thread.run_sync(trio.run, use, handle, address, supervisor, pool)
+            await trio.to_thread.run_sync(trio.run, submit, pool)
             assert await address.call("own") == "own"
             assert (heard, await pool.run(2)) == (["own"], 4)
             assert [child.id for child in await supervisor.which_children()] == ["m"]
