@@ -617,7 +617,7 @@ def retry_after_of(headers: Mapping[str, str], now: datetime.datetime) -> float 
     if seconds is not None or text is None:
         return seconds
     until = read_date(text)
-    return None if until is None else max(0.0, (until - now).total_seconds())
+    return None if until is None else min(max(0.0, (until - now).total_seconds()), MAX_SECONDS)
 
 
 # --- keys

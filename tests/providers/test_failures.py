@@ -204,6 +204,7 @@ def test_a_refusal_says_what_helps():
         ({"retry-after": "Fri, 02 Jan 2026 03:05:05 GMT"}, 60.0),
         ({"retry-after": "Fri, 02 Jan 2026 03:00:00 GMT"}, 0.0),
         ({"retry-after": "Fri, 02 Jan 2026 03:05:05"}, 60.0),
+        ({"retry-after": "Fri, 31 Dec 9999 23:59:59 GMT"}, 1e9),
         ({"llm_provider-retry-after": "3"}, 3.0),
         ({"retry-after": "soon"}, None),
         ({"retry-after": "-1"}, None),
