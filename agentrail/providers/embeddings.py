@@ -1,11 +1,13 @@
 """`OpenAIEmbedder`: vectors from any server with OpenAI's `/embeddings` API."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Self
 
 from agentrail.abc import MAX_EMBEDDED, Secret
 from agentrail.errors import OptionError, ProtocolError
+from agentrail.otp.guarded_calls import call_guarded
 from agentrail.providers.failures import Vendor
 from agentrail.providers.http import MAX_EVENT_BYTES, HttpClients, Post
 from agentrail.providers.json_text import decode_json, shown
@@ -113,9 +115,10 @@ def _vectors_in(text: str, count: int, dimension: int) -> list[list[float]]:
     rows = answer.get("data") if isinstance(answer, Mapping) else None
     found: dict[int, list[float]] = {}
     for place, row in enumerate(rows if isinstance(rows, list) else ()):
-        vector = row.get("embedding") if isinstance(row, Mapping) else None
-        number = row.get("index", place) if isinstance(row, Mapping) else None
-        if isinstance(vector, list) and len(vector) == dimension and isinstance(number, int):
+        vector: Any = row.get("embedding") if isinstance(row, Mapping) else None
+        number: Any = row.get("index", place) if isinstance(row, Mapping) else None
+        is_vector = isinstance(vector, list) and len(vector) == dimension and isinstance(number, int)
+        if is_vector and call_guarded(lambda _: math.inf, math.hypot, *vector) < math.inf:
             found[number] = vector
     if sorted(found) != list(range(count)):
         message = (

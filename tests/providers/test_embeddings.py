@@ -64,6 +64,13 @@ async def test_the_largest_batch_of_a_large_model_is_read():
         ({"data": [*ROWS, ROWS[0] | {"index": 2}]}, 200, ProtocolError, "gave 3 vectors"),
         ({"data": LONG_ROWS}, 200, ProtocolError, "check that it is an embedding model"),
         ({"data": ["x", {"embedding": "AAAA"}]}, 200, ProtocolError, "gave 0 vectors"),
+        ({"data": [{"embedding": [None, 1]}, {"embedding": [1, 0]}]}, 200, ProtocolError, "gave 1 vectors"),
+        (
+            b'{"data": [{"embedding": [NaN, 1]}, {"embedding": [1e999, 0]}]}',
+            200,
+            ProtocolError,
+            "gave 0 vectors",
+        ),
         ([], 200, ProtocolError, "gave 0 vectors"),
         (b"<html>", 200, ProtocolError, "<html>"),
         ({"error": {"message": "bad key sk-secret-1"}}, 401, Authentication, "OpenAIEmbedder"),
