@@ -414,8 +414,7 @@ def _check_options(
         *named.faults(),
         *faults_of_shared(store, named.memories, named.notes),
     ]
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults)
 
 
 def _find_models(

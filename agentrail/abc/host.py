@@ -79,8 +79,7 @@ class HostVerdict:
             )
         if not isinstance(given.by, str):
             faults.append(f"by is {given.by!r:.200}: expected the name of the decider")
-        if faults:
-            raise OptionError(faults)
+        OptionError.raise_for(faults)
 
 
 BeforeToolHook: TypeAlias = Callable[[HostCall], Awaitable[HostVerdict]]
@@ -118,8 +117,7 @@ class HostHooks:
             for name, hook in hooks
             if hook is not None and not is_async(hook)
         ]
-        if faults:
-            raise OptionError(faults)
+        OptionError.raise_for(faults)
 
 
 NO_HOST = HostHooks()

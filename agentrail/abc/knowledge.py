@@ -52,8 +52,7 @@ def check_readers(readers: Iterable[str]) -> tuple[str, ...]:
         for place, one in enumerate(given)
         if not isinstance(one, str) or not one
     ]
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults)
     return given
 
 
@@ -75,9 +74,7 @@ def check_summary(summary: object) -> str:
 def check_document_tags(tags: Iterable[str]) -> tuple[str, ...]:
     """Return the validated tags of a document. The rules are those of memories."""
     given: tuple[str, ...] = tuple_of_tags(tags)
-    faults = faults_of_tags("tags", given)
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults_of_tags("tags", given))
     return given
 
 
@@ -127,8 +124,7 @@ class DocumentFilter:
     def __attrs_post_init__(self) -> None:
         faults = [] if self.folder is None else _faults_of_folder(self.folder)
         faults += faults_of_tags("tags", self.tags)
-        if faults:
-            raise OptionError(faults)
+        OptionError.raise_for(faults)
 
     def passes(self, path: str, tags: Sequence[str]) -> bool:
         """Return whether such a document is selected."""

@@ -38,11 +38,6 @@ def tuple_of_tags(tags: Any) -> Any:
     return tuple(tags) if isinstance(tags, Iterable) and not isinstance(tags, str | bytes) else tags
 
 
-def _refuse(faults: Sequence[str]) -> None:
-    if faults:
-        raise OptionError(faults)
-
-
 def fault_of_memory_text(name: str, text: object, max_bytes: int) -> str | None:
     """Return why a text is invalid, without repeating it, or None."""
     if not isinstance(text, str):
@@ -106,7 +101,7 @@ class MemoryOwner:
 
     def __attrs_post_init__(self) -> None:
         given: tuple[tuple[str, Any], ...] = (("tenant", self.tenant), ("user", self.user))
-        _refuse(
+        OptionError.raise_for(
             [
                 f"{name} is of type {type(one).__name__}: expected text"
                 for name, one in given
@@ -158,7 +153,7 @@ class MemoryEntry:
             faults.append(f"at_ms is {given.at_ms!r:.80}: expected milliseconds since 1970, a whole number")
         if type(given.version) is not int or not 1 <= given.version < 1 << 31:
             faults.append(f"version is {given.version!r:.80}: expected a whole number >= 1")
-        _refuse(faults)
+        OptionError.raise_for(faults)
 
 
 @frozen(kw_only=True)
@@ -177,7 +172,9 @@ class TagFilter:
     all_of: tuple[str, ...] = field(default=(), converter=tuple_of_tags)
 
     def __attrs_post_init__(self) -> None:
-        _refuse([*faults_of_tags("tags_any", self.any_of), *faults_of_tags("tags_all", self.all_of)])
+        OptionError.raise_for(
+            [*faults_of_tags("tags_any", self.any_of), *faults_of_tags("tags_all", self.all_of)]
+        )
 
     def passes(self, tags: Sequence[str]) -> bool:
         """Return whether such an entry is selected."""

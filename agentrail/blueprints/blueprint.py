@@ -277,8 +277,7 @@ class Blueprint(AgentRole):
                 agents.append(one.as_agent(self, besides=besides) if isinstance(one, Blueprint) else one)
             except OptionError as error:
                 faults += error.faults
-        if faults:
-            raise OptionError(faults)
+        OptionError.raise_for(faults)
         return MappingProxyType(given | ({"agents": tuple(agents)} if agents else {}))
 
     def prompt_sections(self, besides: Mapping[str, Any] = EMPTY) -> tuple[PromptSection, ...]:

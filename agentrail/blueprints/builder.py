@@ -472,8 +472,7 @@ def provider_options(settings: Settings, model: str, environ: Mapping[str, str])
             options[option] = _revealed(said, environ)
         except OptionError as error:
             faults += [str(ConfigFault(place=said.place, said=fault)) for fault in error.faults]
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults)
     return options
 
 

@@ -54,8 +54,7 @@ def servers_of(settings: Settings, environ: Mapping[str, str]) -> tuple[McpServe
             servers.append(_server_of(name, said, environ))
         except OptionError as error:
             faults += [str(ConfigFault(place=said.place, said=text)) for text in error.faults]
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults)
     return tuple(servers)
 
 

@@ -86,8 +86,7 @@ class PromptLayers:
             for key, text in self.replace.items()
             if not isinstance(text, str)
         ]
-        if faults:
-            raise OptionError(faults)
+        OptionError.raise_for(faults)
 
 
 @frozen(kw_only=True)
@@ -155,8 +154,7 @@ def decide_sections(
             continue
         if text:
             written.append(PromptSection(key=part.key, source=part.source, text=text))
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults)
     return tuple(written)
 
 
@@ -173,8 +171,7 @@ def decide_replaced(
                 found[key] = _written(part, context)
             except OptionError as error:
                 faults += error.faults
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults)
     return found
 
 

@@ -178,9 +178,7 @@ def run_eval(  # noqa: PLR0913 - an option each
     junit: Annotated[Path | None, Parameter(help="Write JUnit XML.")] = None,
     place: EvalPlace = _USUAL_PLACE,
 ) -> Exit:
-    faults = [*_faults_of_options(fail_below, report, junit)]
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for([*_faults_of_options(fail_below, report, junit)])
     given, dataset, task, scorers = read_eval(file, model)
     before = None if baseline is None else decode_report(read_named(baseline), str(baseline))
     found = _run(given, dataset, task, scorers, place)

@@ -422,8 +422,7 @@ def _walked(
     faults = [_fault_of_missing(base, path, before) for path in paths if not path.exists()]
     if not paths and not urls:
         faults = ["name the files or directories to add"]
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults)
     return walk_folders(paths)
 
 
@@ -553,8 +552,7 @@ def fetcher_of_files(environ: Mapping[str, str]) -> Callable[[str], bytes]:
     faults: list[str] = []
     settings = read_configuration(environ).check().settings
     rules = read_web_rules(settings.web, lambda said, text: faults.append(f"{said.place}: {text}"))
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults)
     return partial(fetch_document, WebClient(rules))
 
 

@@ -281,7 +281,6 @@ def opened_memories(place: MemoryPlace) -> Iterator[RecallStore]:
         faults = [
             f"memories is {PRIVATE!r}, the database of a server's store: name it, as in 'postgres://USER@HOST/DATABASE'"
         ]
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults)
     with closing(make_recall(name, directory, os.environ)) as store:
         yield store

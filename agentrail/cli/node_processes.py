@@ -88,8 +88,7 @@ def check_nodes(options: ServeOptions, store: object, *, application: str | None
         faults.append(
             "--metrics is one address, and --nodes are several processes: read /metrics of each node"
         )
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults)
 
 
 def plan_processes(flags: ServeFlags, files: ConfigFiles, ports: tuple[int, ...]) -> tuple[NodeProcess, ...]:

@@ -182,8 +182,7 @@ def read_options(texts: Sequence[str], given: Mapping[str, Any]) -> Mapping[str,
                 values[name] = None  # it was given, so that a second one is a duplicate
         if fault is not None:
             faults.append(fault)
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults)
     ProviderOptions.parse(values)  # faults are reported before any request is sent or any connection opened
     return values
 

@@ -124,8 +124,7 @@ def check_sandbox_options(options: SandboxOptions) -> None:
         faults.append("--socket is for this machine alone: leave out --certfile and --keyfile")
     if options.idle_seconds is not None and not 0 < options.idle_seconds < float("inf"):
         faults.append(f"--idle-seconds is {options.idle_seconds:g}: expected a number above 0")
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults)
 
 
 def tokens_for(options: SandboxOptions, environ: Mapping[str, str]) -> Tokens:

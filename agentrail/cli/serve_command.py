@@ -236,8 +236,7 @@ def check_options(options: ServeOptions, application: str | None) -> None:
         metrics_address(options.metrics)
     if options.demo:
         faults += _faults_of_demo(options, application)
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults)
 
 
 def _faults_of_demo(options: ServeOptions, application: str | None) -> list[str]:

@@ -241,8 +241,7 @@ def decide_serving(
         elif key in said:
             one, why[name] = said[key], f"{said[key].place}: host.{key}:"
             values[name] = Path(one.folder) / expand_home(one.value) if name in _PATHS else one.plain
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults)
     return ServeOptions(**values, why=why)
 
 

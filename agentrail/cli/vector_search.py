@@ -36,8 +36,7 @@ def embedder_of_files(environ: Mapping[str, str]) -> OpenAIEmbedder | None:
     opened: OpenEmbedder | None = read_embedder(
         settings.embedder, lambda said, text: faults.append(str(ConfigFault(place=said.place, said=text)))
     )
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults)
     return None if opened is None else opened()
 
 

@@ -220,8 +220,7 @@ class SlashCommand:
             )
         if self.run is None and self.scope == "anywhere":
             faults.append(f"the command {self.name!r:.80} does nothing: give it run")
-        if faults:
-            raise OptionError(faults)
+        OptionError.raise_for(faults)
 
     def why_not(self, desk: CommandDesk) -> str | None:
         """Return why it cannot run in this place, or None if it can."""

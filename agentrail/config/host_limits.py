@@ -91,8 +91,7 @@ class Limits:
             for value in [getattr(self, name)]
             if value is not None and not _is_amount(value)
         ]
-        if faults:
-            raise OptionError(faults)
+        OptionError.raise_for(faults)
 
 
 _DOLLARS: Final = ("cost_per_day_usd", "tenant_cost_per_day_usd", "cost_per_cycle_usd")

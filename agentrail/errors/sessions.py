@@ -23,6 +23,12 @@ class OptionError(YourMove):
         self.faults: tuple[str, ...] = tuple(faults)
         super().__init__("; ".join(self.faults))
 
+    @staticmethod
+    def raise_for(faults: Sequence[str] | None) -> None:
+        """Raise an error with these faults, if there are any."""
+        if faults:
+            raise OptionError(faults)
+
 
 class CursorAhead(OptionError):
     """A subscription would resume after an event that does not exist yet. Nothing was registered.

@@ -79,8 +79,7 @@ def read_cases(text: str, place: str) -> tuple[Case, ...]:
             faults.append(f"{where}: {error}")
     cases = tuple(case for _, case in found)
     faults += [f"{found[position][0]}: {fault}" for position, fault in _faults_of(cases)]
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults)
     return cases
 
 

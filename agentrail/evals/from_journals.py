@@ -64,9 +64,7 @@ def case_of_journal(name: str, steps: Iterable[ReplayStep], *, cassette: str) ->
         (has_context, "its requests contain messages of context providers"),
         (any(isinstance(one, events.SubagentStart) for one in heard), "it had sub-agents"),
     )
-    faults = [reason for holds, reason in reasons if holds]
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for([reason for holds, reason in reasons if holds])
     trace = trace_of(heard)
     metadata = {
         "cassette": cassette,

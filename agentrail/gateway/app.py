@@ -386,9 +386,7 @@ def _check(
     heartbeat: Any, drain_delay: Any, switches: Mapping[str, Any], base_path: Any, protocols: Any
 ) -> None:
     given = {"heartbeat": heartbeat, "drain_delay": drain_delay, "base_path": base_path}
-    faults = faults_of_own_options({**switches, "protocols": protocols, **given})
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults_of_own_options({**switches, "protocols": protocols, **given}))
 
 
 def faults_of_own_options(given: Mapping[str, Any]) -> list[str]:

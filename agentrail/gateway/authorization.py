@@ -169,8 +169,7 @@ class AccessRules:
             faults.append(
                 "allowed_hosts is empty, so no call would be answered: name the hosts of this server"
             )
-        if faults:
-            raise OptionError(faults)
+        OptionError.raise_for(faults)
 
     def judge(self, head: CallHead) -> ErrorAnswer | None:
         return (

@@ -59,9 +59,7 @@ class TokenEntry:
         Raises:
             OptionError: The operator's move. Lists all faults at once.
         """
-        faults = [*_faults_of_entry(self)]
-        if faults:
-            raise OptionError(faults)
+        OptionError.raise_for([*_faults_of_entry(self)])
 
     @property
     def principal(self) -> Principal:
@@ -196,8 +194,7 @@ def decode_entries(text: bytes, name: str) -> tuple[TokenEntry, ...]:
             entries.append(_entry_of(table))
         except OptionError as error:
             faults += [f"{name}, entry {place_of}: {fault}" for fault in error.faults]
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults)
     _refuse_doubles(entries, f"{name}: ")
     return tuple(entries)
 
@@ -272,8 +269,7 @@ def _entry_of(table: Mapping[str, Any]) -> TokenEntry:
         )
     except OptionError as error:
         raise OptionError([*faults, *error.faults]) from None
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults)
     return entry
 
 

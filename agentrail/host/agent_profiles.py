@@ -200,8 +200,7 @@ def check_agent_profiles(  # noqa: PLR0913 - all that a host is told of its prof
     faults += _faults_of_default(default, by_id, is_open=is_open)
     names, found = _read_plugins(session_plugins)
     faults += found
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults)
     return AgentProfiles(
         by_id=MappingProxyType(by_id),
         default_id=next(iter(by_id), "") if default is None else default,

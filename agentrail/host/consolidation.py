@@ -128,8 +128,7 @@ class Consolidation(HostPlugin):
             )
             if not is_one
         ]
-        if faults:
-            raise OptionError(faults)
+        OptionError.raise_for(faults)
         self._model = model
         self._budget = budget
         self._max_calls = max_calls_per_day

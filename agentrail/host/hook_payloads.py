@@ -187,9 +187,7 @@ class HandledResponse:
         Raises:
             OptionError: The plugin author's move: lists all faults at once.
         """
-        faults = [*self._faults()]
-        if faults:
-            raise OptionError(faults)
+        OptionError.raise_for([*self._faults()])
         object.__setattr__(self, "body", frozen_json(self.body))
         object.__setattr__(self, "headers", MappingProxyType(dict(self.headers)))
 

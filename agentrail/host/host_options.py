@@ -148,9 +148,7 @@ class HostOptions:
 
     @checked_plugins.default
     def _check(self) -> tuple[HostPlugin, ...]:
-        faults = [*_faults_of(self), *_faults_of_nodes(self)]
-        if faults:
-            raise OptionError(faults)
+        OptionError.raise_for([*_faults_of(self), *_faults_of_nodes(self)])
         return check_host_plugins(self.plugins)
 
     @checked_profiles.default

@@ -122,8 +122,7 @@ def check_host_plugins(plugins: Iterable[Any]) -> tuple[HostPlugin, ...]:
         first = names.setdefault(name, place) if isinstance(name, str) and name else place
         if first != place:
             faults.append(f"plugins[{place}] has the name {name!r} of plugins[{first}]: give each its own")
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults)
     return in_order(given)
 
 

@@ -45,8 +45,7 @@ class OpenAIEmbedder:
         """
         faults = _faults_of_embedder(model, dimension, base_url)
         key = (api_key.reveal() if isinstance(api_key, Secret) else api_key or "").strip()
-        if faults:
-            raise OptionError(faults)
+        OptionError.raise_for(faults)
         # Checked as by a provider, which repeats no credential.
         ProviderOptions.parse({"api_key": key or None, "headers": headers, "base_url": base_url})
         self._model = model

@@ -301,8 +301,7 @@ class ResponsesFormat:
     def __init__(self, options: ProviderOptions) -> None:
         faults = [_WORDS_ONLY] if isinstance(options.reasoning, int) else []
         faults += [_NO_STOP] if options.stop else []
-        if faults:
-            raise OptionError(faults)
+        OptionError.raise_for(faults)
         self.options = options
         base_url = options.base_url or _VENDOR_URL
         self._is_vendor = urlsplit(base_url).hostname == "api.openai.com"

@@ -119,8 +119,7 @@ class ProviderOptions:
                     values[name] = _TIDY[name](value) if name in _TIDY else value
                 else:
                     faults.append(f"provider option {name!r}: {fault}")
-        if faults:
-            raise OptionError(faults)
+        OptionError.raise_for(faults)
         return cls(**values)
 
 

@@ -95,9 +95,7 @@ class Agent(AgentRole):
         """Fill in the fields of the blueprint, then validate."""
         if self.blueprint is not None:
             _fill(self)
-        faults = [f"agent {repr_of(self.name):.80}: {fault}" for fault in _faults_of(self)]
-        if faults:
-            raise OptionError(faults)
+        OptionError.raise_for([f"agent {repr_of(self.name):.80}: {fault}" for fault in _faults_of(self)])
         for name in ("permissions", "result", "user_data", "replace_sections"):
             value = getattr(self, name)
             if value is not None:

@@ -30,9 +30,7 @@ _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+-]{0,127}")
 
 
 def refuse(*faults: str | None) -> None:
-    found = [fault for fault in faults if fault is not None]
-    if found:
-        raise OptionError(found)
+    OptionError.raise_for([fault for fault in faults if fault is not None])
 
 
 def fault_of_text(name: str, value: object) -> str | None:
@@ -96,9 +94,7 @@ def fault_of_digest(value: object) -> str | None:
 def decide_settings(given: object) -> PromptSettings | None:
     if given is None:
         return None
-    faults = faults_of_settings(given)
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults_of_settings(given))
     settings = settings_of(given)  # type: ignore[arg-type]  # checked above
     return None if settings == PromptSettings() else settings
 
@@ -289,8 +285,7 @@ def decide_child(request: ChildRequest) -> ChildRequest:
     model: object = request.model
     if model is not None and (not isinstance(model, str) or ":" not in model):
         faults.append(f"model is {repr_of(model):.80}: expected a text such as 'openai:gpt-5-mini'")
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults)
     return attrs.evolve(request, tools=names)
 
 

@@ -99,8 +99,7 @@ def check_deps(agents: Sequence[Agent], deps: object) -> None:
         for tool in agent.tools or ():
             found = [fault for one in given if (fault := fault_of_deps(one, tool)) is not None]
             faults += [f"agent {agent.name!r}: {fault}" for fault in found[:1]]
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults)
 
 
 def tools_of_agents(agents: Mapping[str, ReadyAgent]) -> dict[tuple[str, int], Tool]:
@@ -150,8 +149,7 @@ def _plugins_of(agent: Agent, stack: Stack) -> tuple[tuple[Plugin, PluginRecord]
             faults.append(
                 f"agent {agent.name!r}: its plugin {one.name!r} has the name of a guard of the session, which cannot be replaced: rename it, or remove it"
             )
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults)
     return tuple(left)
 
 

@@ -14,9 +14,7 @@ DepsFor: TypeAlias = Callable[[SessionId], object]
 
 def decide_deps(given: object, session_id: SessionId, tools: Sequence[Tool], ask: DepsFor | None) -> object:
     deps = ask(session_id) if given is None and ask is not None else given
-    faults = [fault for tool in tools if (fault := fault_of_deps(deps, tool)) is not None]
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for([fault for tool in tools if (fault := fault_of_deps(deps, tool)) is not None])
     return deps
 
 

@@ -108,13 +108,15 @@ class FanIn:
     def subscribe_all(
         self, terms: Terms, after: Mapping[str, int] | None, scope: str | None = None
     ) -> "ManySubscription":
-        _refuse(_faults_of_cursors(after) + _faults_of_scope(scope))
+        OptionError.raise_for(_faults_of_cursors(after) + _faults_of_scope(scope))
         return ManySubscription(self, terms, group_id=None, scope=scope, after=after)
 
     def subscribe_group(
         self, group_id: str, terms: Terms, after: Mapping[str, int] | None, scope: str | None
     ) -> "ManySubscription":
-        _refuse(_faults_of_group(group_id) + _faults_of_cursors(after) + _faults_of_scope(scope))
+        OptionError.raise_for(
+            _faults_of_group(group_id) + _faults_of_cursors(after) + _faults_of_scope(scope)
+        )
         return ManySubscription(self, terms, group_id=group_id, scope=scope, after=after)
 
     def close(self, reason: str) -> None:
@@ -268,11 +270,6 @@ class ManySubscription(Subscription):
 
 def _key_of(session: Followed) -> str:
     return key_of(session.scope, session.bus.session_id)
-
-
-def _refuse(faults: list[str]) -> None:
-    if faults:
-        raise OptionError(faults)
 
 
 def _faults_of_scope(scope: object) -> list[str]:

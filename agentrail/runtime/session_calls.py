@@ -535,8 +535,7 @@ def check_arguments(operation: operations.Operation[Any], given: Mapping[str, ob
             faults = [*(faults or ()), fault]
     if operation.agree is not None:
         faults = [*(faults or ()), *[one for one in operation.agree(given) if one is not None]]
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults)
 
 
 @cache

@@ -243,9 +243,7 @@ class SessionOptions:
         Raises:
             OptionError: Your move: every fault, with the option, the given value and the expected one.
         """
-        faults = faults_of(self)
-        if faults:
-            raise OptionError(faults)
+        OptionError.raise_for(faults_of(self))
         if self.agents:
             ready = tuple([equip_agent(one, self.tools, self.plugins) for one in self.agents])
             object.__setattr__(self, "agents", ready)

@@ -125,8 +125,7 @@ def decide_owner(scope: str, user_data: Mapping[str, Any]) -> MemoryOwner:
         for name, given in (("tenant_id", tenant), ("user_id", user))
         if given is not None and not isinstance(given, str)
     ]
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults)
     return MemoryOwner(
         tenant=scope if tenant is None else str(tenant), user="" if user is None else str(user)
     )
@@ -231,8 +230,7 @@ class OwnNotes(Notes):
         given = tuple(notes)
         faults = [fault_of_memory_text("text", note, MAX_NOTE_BYTES) for note in given]
         wrong = [fault for fault in faults if fault is not None]
-        if wrong:
-            raise OptionError(wrong)
+        OptionError.raise_for(wrong)
         added: list[str] = []
         at_ms = now_ms()
 

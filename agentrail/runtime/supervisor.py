@@ -947,8 +947,7 @@ def decide_call(name: object, arguments: object, options: object, given: Mapping
     faults = [
         fault for fault in (fault_of_text("name", name), _fault_of_arguments(arguments)) if fault is not None
     ]
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults)
     said: Any = {} if arguments is None else arguments
     model = OneCallModel(str(name), frozen_json(said))
     chosen = decide_options(options, given if options is not None else {**given, "model": model})

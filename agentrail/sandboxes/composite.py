@@ -86,8 +86,7 @@ class CompositeSandbox:
                 faults.append(f"route {prefix!r} is given twice")
             else:
                 self._routes[names] = sandbox
-        if faults:
-            raise OptionError(faults)
+        OptionError.raise_for(faults)
 
     def __repr__(self) -> str:
         return f"CompositeSandbox({self._default!r}, {', '.join('/'.join(names) for names in sorted(self._routes))})"

@@ -67,9 +67,7 @@ def faults_of_shared(store: object, memories: object, notes: object) -> Iterator
 def directory_of_memories(
     name: str, data_dir: str | os.PathLike[str] | None, environ: Mapping[str, str]
 ) -> Path | None:
-    faults = faults_of_memories(name)
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults_of_memories(name))
     return None if name == "memory:" else _directory_of(name, MEMORIES_DIRECTORY, data_dir, environ)
 
 
@@ -178,9 +176,7 @@ def faults_of_knowledge(knowledge: object) -> list[str]:
 def directory_of_knowledge(
     name: str, data_dir: str | os.PathLike[str] | None, environ: Mapping[str, str]
 ) -> Path:
-    faults = faults_of_knowledge(name)
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults_of_knowledge(name))
     return _directory_of(name, KNOWLEDGE_DIRECTORY, data_dir, environ)
 
 

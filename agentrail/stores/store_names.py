@@ -39,9 +39,7 @@ def path_of_store(name: str, data_directory: Path) -> Path | None:
     if name == PRIVATE:
         fault = f"store is {name!r}: only agentrail serve --nodes starts a PostgreSQL of its own; name a server, as in postgres://USER@HOST/DATABASE"
         raise OptionError([fault])
-    faults = faults_of_url(name)
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for(faults_of_url(name))
     return None
 
 

@@ -60,8 +60,7 @@ class OpenTelemetry:
         if not is_exporter and not is_address(given.exporter):
             said = f"exporter of telemetry is {given.exporter!r:.200}"
             faults.append(f"{said}: expected an address, or a SpanExporter")
-        if faults:
-            raise OptionError(faults)
+        OptionError.raise_for(faults)
 
     def consumer(self, scrub: Callable[[str], str] = str) -> "SpanConsumer":
         """Return a consumer for one supervisor.

@@ -34,9 +34,7 @@ def options_of(environ: Mapping[str, str], table: Mapping[str, Any]) -> dict[str
     )
     if unread:
         LOGGER.warning("these variables of OpenTelemetry are not read: %s", ", ".join(unread))
-    faults = [*_faults_of(given)]
-    if faults:
-        raise OptionError(faults)
+    OptionError.raise_for([*_faults_of(given)])
     # The exporter logs each of its attempts. The reader logs a failure once a minute, with its reason.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     options = {name: value for name, value in table.items() if name != "endpoint"}

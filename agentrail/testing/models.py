@@ -165,8 +165,7 @@ class ScriptedModel(FunctionModel):
             for position, turn in enumerate(given)
             if not isinstance(turn, Turn)
         ]
-        if faults:
-            raise OptionError(faults)
+        OptionError.raise_for(faults)
         self._turns = tuple(turns)
 
     def _next(self, request: ModelRequest) -> Turn:

@@ -74,8 +74,7 @@ class WebRules:
         ]
         if self.proxy and not re.fullmatch(r"https?://[!-~]+", self.proxy):
             faults.append("the proxy is not an address: expected http://host:port")
-        if faults:
-            raise OptionError(faults)
+        OptionError.raise_for(faults)
 
 
 def read_inside(entries: Iterable[object]) -> AllowedPlaces:

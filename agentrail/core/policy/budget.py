@@ -57,8 +57,7 @@ class Budget:
         ]
         if cost is None and tokens is None:
             faults.append("budget limits nothing: give max_cost_usd, max_total_tokens, or both")
-        if faults:
-            raise OptionError(faults)
+        OptionError.raise_for(faults)
 
 
 class Price(Value, frozen=True, kw_only=True):
@@ -92,8 +91,7 @@ class Price(Value, frozen=True, kw_only=True):
                 faults.append(
                     f"price.{name} is {repr_of(price):.200}: expected a finite number of dollars per million tokens, >= 0"
                 )
-        if faults:
-            raise OptionError(faults)
+        OptionError.raise_for(faults)
 
     def cost_usd(self, usage: TokenUsage) -> float:
         """Return the cost of a usage, in US dollars. Cache reads and writes are parts of its `input`."""
@@ -372,9 +370,8 @@ def _left(ledger: Ledger) -> tuple[int, int]:
     budget = ledger.budget
     promised_nano_usd = sum(bound.nano_usd for _, bound in ledger.open)
     promised_tokens = sum(bound.tokens for _, bound in ledger.open)
-    nano_usd = (
-        round(min(budget.max_cost_usd or 0, _MOST_USD) * _NANO) - ledger.spent_nano_usd - promised_nano_usd
-    )
+    most_usd = min(budget.max_cost_usd or 0, _MOST_USD)
+    nano_usd = round(most_usd * _NANO) - ledger.spent_nano_usd - promised_nano_usd
     return nano_usd, (budget.max_total_tokens or 0) - ledger.spent_tokens - promised_tokens
 
 

@@ -58,8 +58,7 @@ class OAuthClient:
 
     def __attrs_post_init__(self) -> None:
         faults = tuple(faults_of_oauth({one.name: getattr(self, one.name) for one in fields(OAuthClient)}))
-        if faults:
-            raise OptionError(faults)
+        OptionError.raise_for(faults)
 
     @property
     def auth_method(self) -> Literal["none", "client_secret_basic"]:
