@@ -218,6 +218,14 @@ def test_what_is_no_event_is_refused_with_its_place():
         assert fault in str(caught.value)
 
 
+@pytest.mark.parametrize("given", [None, 5, {}, "\ud800", object()])
+def test_what_is_neither_an_event_nor_a_text_is_refused(given):
+    """By the error that a caller of the codec expects, in both directions."""
+    for code in (encode_event, decode_event):
+        with pytest.raises(CodecError):
+            code(given)
+
+
 def test_what_is_no_hook_event_is_refused():
     """With those that there are."""
     for text in ("", "[]", "{}", '{"hook": "Before"}', '{"hook": "BeforeTool"}', "[" * 100_000):

@@ -7,8 +7,16 @@ from hypothesis import given, strategies as st
 
 from agentrail.core.values.history import History
 from agentrail.core.values.import_history import NO_OUTPUT, Repair, import_messages
+from agentrail.errors import OptionError
 from agentrail.messages import AssistantMessage, CallId, ToolCall, ToolMessage, ToolResult, UserMessage
 from agentrail.testing import strategies
+
+
+@pytest.mark.parametrize("given", [None, 5, "Hi", [{"role": "user"}], [UserMessage(content=()), None]])
+def test_what_is_no_message_is_refused(given):
+    """Not imported as an empty one, and not by an assertion."""
+    with pytest.raises(OptionError, match=r"messages has .*: expected messages of a conversation"):
+        import_messages(given)
 
 
 def calls(*ids: str, **fields: Any) -> AssistantMessage:

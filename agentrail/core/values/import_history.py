@@ -5,12 +5,13 @@ Inside, validity is an invariant of `History` and nothing is ever repaired.
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, pairwise
-from typing import Final, Literal, TypeAlias, assert_never
+from typing import Any, Final, Literal, TypeAlias, assert_never
 
 from attrs import frozen
 from msgspec.structs import replace
 
 from agentrail.core.values.history import History
+from agentrail.errors import OptionError
 from agentrail.messages import (
     AssistantMessage,
     CallId,
@@ -20,6 +21,7 @@ from agentrail.messages import (
     ToolResult,
     UserMessage,
 )
+from agentrail.otp.guarded_calls import show
 
 NO_RESULT: Final = "[No result: the conversation that was imported has none for this call.]"
 NO_OUTPUT: Final = "[no output]"
@@ -59,8 +61,16 @@ def import_messages(messages: Iterable[Message]) -> tuple[History, tuple[Repair,
 
     Returns:
         A history without open calls, and the repairs. No repairs for valid messages.
+
+    Raises:
+        OptionError: Your move: one of them is no message.
     """
-    given = tuple(messages)
+    said: Any = messages
+    given = tuple(said) if isinstance(said, Iterable) else (said,)
+    wrong = [one for one in given if not isinstance(one, Message)]
+    OptionError.raise_for(
+        [f"messages has {show(one)}: expected messages of a conversation" for one in wrong[:1]]
+    )
     importing = _Importing(given)
     # Results belong to the response before them, even if the user spoke meanwhile, and never to one after
     # that.

@@ -15,6 +15,7 @@ from agentrail.errors import CodecError, OptionError, ToolContractError
 from agentrail.events import KINDS, Envelope, Event, SubagentEvent, UnknownEvent, kind_of
 from agentrail.events.union import SubagentsEvent
 from agentrail.messages import SessionId
+from agentrail.otp.guarded_calls import show
 from agentrail.structs import converter_of, decoder_of
 
 SIGNAL_KINDS: Final[Mapping[type[Signal], str]] = MappingProxyType(
@@ -49,9 +50,15 @@ def encode_event(event: Event | UnknownEvent) -> bytes:
     Returns:
         UTF-8. `ephemeral` is present, and true, for events that are never replayed, and `session_path` for those of a session
         that another one started. An unknown event is encoded exactly as it was decoded.
+
+    Raises:
+        CodecError: Your move: not an event.
     """
     if isinstance(event, UnknownEvent):
         return event.document
+    if type(event) not in _HEADS:
+        message = f"{show(event)} is no event: pass one of agentrail.events"
+        raise CodecError(message, path="$")
     kind, length = _HEADS[type(event)]
     meta = event.meta
     if meta is not None:
@@ -77,7 +84,11 @@ def decode_event(text: bytes | str) -> Event | UnknownEvent:
     """
     try:
         return _event_of(_with_meta(_read(text)))
-    except _FAULTS as error:
+    except (
+        *_FAULTS,
+        TypeError,
+        UnicodeEncodeError,
+    ) as error:  # the last two: neither bytes nor text of Unicode
         if not _is_news(error):
             raise _refusal(error, of="event") from error
     return _unknown(text)
