@@ -160,8 +160,7 @@ class Blueprint(AgentRole):
                 faults += faults_of_value(key, value)
         if not faults:
             faults += faults_of_plugin_entries(options.get("plugins", ()))
-        if faults:
-            raise OptionError([f"blueprint {repr_of(name):.80}: {fault}" for fault in faults])
+        OptionError.raise_for([f"blueprint {repr_of(name):.80}: {fault}" for fault in faults])
         self.__attrs_init__(
             name=name,
             description=description,
@@ -331,8 +330,7 @@ class Blueprint(AgentRole):
             for option in self.given
             if option not in OF_AN_AGENT
         ]
-        if faults:
-            raise OptionError([f"agent {self.name!r}: {fault}" for fault in faults])
+        OptionError.raise_for([f"agent {self.name!r}: {fault}" for fault in faults])
         tools = placed(self._bundled_tools(), name_of)
         around = _of_a_leader(leader, besides)
         if "user_data" in self.given:
@@ -392,8 +390,7 @@ class Blueprint(AgentRole):
                 and one not in brought
                 and not is_same_guard(one, guards[name])
             ]
-            if others:
-                raise OptionError([self._fault_of_guard(one) for one in others])
+            OptionError.raise_for([self._fault_of_guard(one) for one in others])
             return tuple(one for one in own if name_of_plugin(one) not in guards)
         names = {*guards, *map(name_of_plugin, known)}
         more = [entry for entry in bundled if name_of_plugin(entry) not in names]

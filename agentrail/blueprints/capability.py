@@ -95,8 +95,7 @@ class Capability:
     def __attrs_post_init__(self) -> None:
         faults = [*_faults_of_tools(self.tools), *faults_of_plugin_entries(self.plugins)]
         faults += faults_of_sections(self.sections)
-        if faults:
-            raise OptionError([f"capability {self.name!r}: {fault}" for fault in faults])
+        OptionError.raise_for([f"capability {self.name!r}: {fault}" for fault in faults])
 
 
 def _faults_of_tools(tools: Iterable[object]) -> list[str]:

@@ -207,8 +207,7 @@ def _written(part: PromptPart, context: PromptContext) -> str:
         if not part.is_filled:
             return part.section
         text, faults = fill_in(part.section, context.values)
-        if faults:
-            raise OptionError([f"section {part.key!r} ({part.source}): {fault}" for fault in faults])
+        OptionError.raise_for([f"section {part.key!r} ({part.source}): {fault}" for fault in faults])
         return text
 
     def refuse(error: BaseException) -> NoReturn:

@@ -105,8 +105,7 @@ def fork(  # noqa: PLR0913 - the options of a command
 
 def _check_id(name: str) -> None:
     faults = faults_of_value("session_id", name)
-    if faults:
-        raise OptionError([fault.replace("session_id", "--id", 1) for fault in faults])
+    OptionError.raise_for([fault.replace("session_id", "--id", 1) for fault in faults])
 
 
 @store_command

@@ -46,8 +46,7 @@ class CommandRegistry:
         """
         reserved = {one.name for one in built_in_commands()}
         taken = [one.name for one in commands if one.name in reserved]
-        if taken:
-            raise OptionError([f"/{name} is built in: give the command another name" for name in taken])
+        OptionError.raise_for([f"/{name} is built in: give the command another name" for name in taken])
         own = {one.name: one for one in self.commands if one.name not in reserved}
         own |= {one.name: one for one in commands}
         if len(own) > MAX_REGISTERED:
@@ -67,8 +66,7 @@ class CommandRegistry:
         """
         instead = {one.name: one for one in commands}
         strange = [name for name in instead if name not in {one.name for one in built_in_commands()}]
-        if strange:
-            raise OptionError([f"/{name} is not built in: add it with with_commands" for name in strange])
+        OptionError.raise_for([f"/{name} is not built in: add it with with_commands" for name in strange])
         return evolve(self, commands=tuple(instead.get(one.name, one) for one in self.commands))
 
     def with_prompts(self, prompts: Iterable[SourcePrompt]) -> "CommandRegistry":

@@ -122,8 +122,7 @@ class AgentProfile:
             OptionError: The operator's move: every fault of this profile.
         """
         faults = [*_faults_of_profile(self)]
-        if faults:
-            raise OptionError([f"profile {self.id!r:.140}: {fault}" for fault in faults])
+        OptionError.raise_for([f"profile {self.id!r:.140}: {fault}" for fault in faults])
 
     @property
     def is_function(self) -> bool:
@@ -303,8 +302,7 @@ def decide_session_options(  # noqa: PLR0913 - all that a session is made of, by
     faults = _faults_of_options(options)
     if not profile.is_function:
         faults += _faults_of_sharing(profile, options, is_for_several=profiles.is_for_several)
-    if faults:
-        raise OptionError([f"profile {profile.id!r}: {fault}" for fault in faults])
+    OptionError.raise_for([f"profile {profile.id!r}: {fault}" for fault in faults])
     owner = SessionOwner(context.tenant_id, context.user_id)
     own = [one for one in options.plugins if name_of_entry(one) not in profiles.plugin_names]
     return attrs.evolve(

@@ -262,8 +262,7 @@ def decide_host_options(
         return options
     known = (*_NAMES, *also)
     wrong = [name for name in given if name not in _NAMES]
-    if wrong:
-        raise OptionError([f"there is no option {name!r}: {_near(name, known)}" for name in wrong])
+    OptionError.raise_for([f"there is no option {name!r}: {_near(name, known)}" for name in wrong])
     return HostOptions(**given)
 
 

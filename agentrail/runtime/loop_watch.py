@@ -77,8 +77,7 @@ def modes_of(text: str) -> frozenset[str]:
     """
     words = frozenset(word for word in (part.strip() for part in text.split(",")) if word)
     unknown = sorted(words - set(_MODES))
-    if unknown:
-        raise OptionError([f"{VARIABLE} has {word!r}: expected {', '.join(_MODES)}" for word in unknown])
+    OptionError.raise_for([f"{VARIABLE} has {word!r}: expected {', '.join(_MODES)}" for word in unknown])
     return words
 
 

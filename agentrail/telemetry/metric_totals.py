@@ -74,8 +74,7 @@ class Metric:
     def __attrs_post_init__(self) -> None:
         """Refuse labels without a bounded set of values, such as an id."""
         unknown = [label for label in self.labels if label not in LABELS]
-        if unknown:
-            raise OptionError([f"label {label!r} is not bounded: use one of LABELS" for label in unknown])
+        OptionError.raise_for([f"label {label!r} is not bounded: use one of LABELS" for label in unknown])
 
 
 # fmt: off

@@ -133,8 +133,7 @@ class McpServer:
 
     def __attrs_post_init__(self) -> None:
         faults = tuple(faults_of_server({one.name: getattr(self, one.name) for one in fields(McpServer)}))
-        if faults:
-            raise OptionError([f"MCP server {self.name!r:.80}: {fault}" for fault in faults])
+        OptionError.raise_for([f"MCP server {self.name!r:.80}: {fault}" for fault in faults])
 
     def wants(self, tool: str) -> bool:
         """Return whether one of the patterns of `tools` matches a name of the server."""
