@@ -12,6 +12,7 @@ import trio
 from attrs import evolve, field, frozen
 
 from agentrail.errors import OptionError
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.sandboxes.bubblewrap import (
     BIND_OPENED,
     CALL_FILTER,
@@ -95,7 +96,7 @@ async def probe(fallback: ShellFallback, program: str | None) -> Confinement:
 def check_choice(name: str, value: object, allowed: object) -> None:
     words = get_args(allowed)
     if value not in words:
-        raise OptionError([f"{name} is {value!r}: expected {' or '.join(map(repr, words))}"])
+        raise OptionError([f"{name} is {repr_of(value):.80}: expected {' or '.join(map(repr, words))}"])
 
 
 def fall_back(fallback: ShellFallback, why: str) -> Confinement:

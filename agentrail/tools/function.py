@@ -844,7 +844,7 @@ def tool(  # noqa: PLR0913 - one option per member of the port, each with a defa
 
 def _checked_function(function: Callable[P, R]) -> Callable[P, R]:
     if not inspect.isroutine(function) or inspect.isbuiltin(function):
-        message = f"a tool must be a function written with def or async def, got {function!r}: wrap it in one"
+        message = f"a tool is a function written with def or async def, got {show(function)}: wrap it in one"
         raise ToolDefinitionError(message)
     return function
 
