@@ -3,12 +3,12 @@
 from types import TracebackType
 from typing import Self
 
+from attrs import define, field
 
+
+@define(eq=False)
 class Kept:
-    __slots__ = ("error",)
-
-    def __init__(self) -> None:
-        self.error: BaseException | None = None
+    error: BaseException | None = field(init=False, default=None)
 
     def __enter__(self) -> Self:
         return self

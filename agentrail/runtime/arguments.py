@@ -30,7 +30,9 @@ _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+-]{0,127}")
 
 
 def refuse(*faults: str | None) -> None:
-    OptionError.raise_for([fault for fault in faults if fault is not None])
+    found = [fault for fault in faults if fault is not None]
+    if found:
+        raise OptionError(found)
 
 
 def fault_of_text(name: str, value: object) -> str | None:

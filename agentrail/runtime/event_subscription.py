@@ -201,7 +201,8 @@ class Subscription:
 
         Cancellation: While old events are read, nothing is registered.
         """
-        if self._ended or self._entered:
+        was_used = self._ended or self._entered
+        if was_used:
             raise self._entered_before()
         need_trio(self.run)
         if self._prepare is not None:

@@ -12,7 +12,6 @@ from msgspec import MsgspecError
 from msgspec.structs import replace
 
 from agentrail.abc.living_nodes import Departures
-from agentrail.abc.notes import NoteStore
 from agentrail.abc.store import Filters, OwedRow, OwedStore, SharedDraw, Store, StoredSession
 from agentrail.core.journal.step_explanation import ExplainedStep
 from agentrail.core.stack.loaded_stack import PluginEntry
@@ -759,14 +758,14 @@ class Journals:
         # Owed, then deleted, then cleared: after a crash at any point, the session has its notes, or the next process clears them.
         if offers(keeping.store, OwedStore):
             await keeping.write(partial(keeping.store.change_owed, (row,)))
-        left: NoteStore | None = notes.desk.store
+        settle = partial(notes.settle, keeping.store, row)
         try:
             yield
             keeping.forget_behind(scope, session_id)
             await notes.clear()
-            left = None
+            settle = partial(settle_notes, keeping.store, row, None)
         finally:
-            keeping.writer.repeat(OWED_NOTES, row.id, partial(settle_notes, keeping.store, row, left))
+            keeping.writer.repeat(OWED_NOTES, row.id, settle)
 
     def settle_left_notes(self) -> None:
         """Clear notes that an earlier process left when it deleted their sessions, before any session starts."""

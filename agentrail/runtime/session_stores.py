@@ -214,12 +214,12 @@ def json_of_memory(entry: MemoryEntry) -> JsonValue:
 
 @frozen(eq=False)
 class OwnNotes(Notes):
-    desk: StoreDesk[NoteStore]
+    _desk: StoreDesk[NoteStore]
     owner: MemoryOwner
     session: str
 
     async def read(self) -> str:
-        return await self.desk.read(partial(self.desk.store.read, self.owner, self.session))
+        return await self._desk.read(partial(self._desk.store.read, self.owner, self.session))
 
     async def topics(self) -> tuple[NoteTopic, ...]:
         return topics_of(await self.read())
@@ -258,8 +258,11 @@ class OwnNotes(Notes):
     async def clear(self) -> None:
         await self._change(lambda _: "")
 
+    def settle(self, store: Store, row: OwedRow) -> None:
+        settle_notes(store, row, self._desk.store)
+
     async def _change(self, edit: Callable[[str], str]) -> str:
-        return await self.desk.read(partial(self.desk.store.change, self.owner, self.session, edit))
+        return await self._desk.read(partial(self._desk.store.change, self.owner, self.session, edit))
 
 
 @frozen(eq=False)
@@ -427,6 +430,8 @@ def settle_notes(store: Store, row: OwedRow, notes: NoteStore | None) -> None:
 
 
 def settle_left_notes(store: Store, notes: NoteStore) -> None:
-    """Clear the notes of all sessions whose deletion an earlier process did not complete. This blocks."""
+    """Clear the notes of deleted sessions that an earlier process left. This blocks."""
     for row in store.owed(OWED_NOTES) if offers(store, OwedStore) else ():
-        settle_notes(store, row, notes)
+        scope, session, *_ = json.decode(row.body)
+        if store.get(scope, session) is None:  # otherwise another node may be about to delete it
+            settle_notes(store, row, notes)

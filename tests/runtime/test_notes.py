@@ -275,6 +275,8 @@ async def test_no_crash_leaves_the_notes_of_a_deleted_session(tmp_path):
                     user_data=USER,
                 )
                 assert bool(left.read(ADA, "s1")) == is_kept
+                # While the session exists, its row stays: another node may be about to delete it.
+                assert bool(again.owed("session_notes")) == (name == "delete")
         found.append((name, is_kept))
     assert found == [("change_owed", True), ("delete", True), ("notes", False), ("change_owed", False)]
 

@@ -91,7 +91,8 @@ class Price(Value, frozen=True, kw_only=True):
                 faults.append(
                     f"price.{name} is {repr_of(price):.200}: expected a finite number of dollars per million tokens, >= 0"
                 )
-        OptionError.raise_for(faults)
+        if faults:
+            raise OptionError(faults)
 
     def cost_usd(self, usage: TokenUsage) -> float:
         """Return the cost of a usage, in US dollars. Cache reads and writes are parts of its `input`."""
