@@ -368,7 +368,7 @@ async def test_a_store_that_is_named_with_its_path_needs_no_home(tmp_path):
     assert (tmp_path / "mine.db").exists()
     with pytest.raises(
         StoreUnavailable,
-        match="set AGENTRAIL_DATA_DIR, XDG_DATA_HOME or HOME, or give --data-dir to the command$",
+        match=r"set AGENTRAIL_DATA_DIR, XDG_DATA_HOME or HOME, or give --data-dir to the command$",
     ):
         async with agentrail.open_supervisor(environ={}, store="sqlite:"):
             pass

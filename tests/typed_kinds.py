@@ -168,5 +168,5 @@ class Bound(SimpleNamespace):
 
     __module__ = "annotated_types"
 
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # type: ignore[override]  # it has none
         return id(self)

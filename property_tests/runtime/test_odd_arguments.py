@@ -30,7 +30,7 @@ async def _coroutine_function(*_: object, **__: object) -> object:
     """Nothing awaits it."""
 
 
-DEEP: Final[Any] = reduce(lambda inner, _: [inner], range(5_000), [])
+DEEP: Final[Any] = reduce(lambda inner, _: [inner], range(5_000), list[Any]())
 ODD: Final[Mapping[str, Any]] = {
     "nothing": None,
     "nan": math.nan,

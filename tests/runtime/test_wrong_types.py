@@ -343,7 +343,7 @@ class Unprintable:
         raise RuntimeError
 
 
-DEEP: Any = reduce(lambda inner, _: [inner], range(9_999), [])
+DEEP: Any = reduce(lambda inner, _: [inner], range(9_999), list[Any]())
 
 
 @pytest.mark.parametrize("value", [10**5000, DEEP, Unprintable()], ids=["number", "list", "object"])

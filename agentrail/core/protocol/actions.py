@@ -535,10 +535,10 @@ def malformed(action: Any, shown: Sequence[Message] = ()) -> str | None:
             return f"provider_opts must be a mapping, got {options!r}"
         case SwitchModel(model=model):
             return None if _is_words(model) else f"needs a model string, got {model!r}"
-        case ResolveApproval(approval_id=approval_id) if not isinstance(approval_id, str):
-            return f"needs the id of an approval as text, got {approval_id!r}"
-        case ResolveApproval(decision=decision):
-            known = ("approve", "reject", "always")
+        case ResolveApproval(approval_id=approval_id, decision=decision):
+            is_text, known = isinstance(approval_id, str), ("approve", "reject", "always")
+            if not is_text:
+                return f"needs the id of an approval as text, got {approval_id!r}"
             fault = f"decision must be one of {', '.join(known)}, got {decision!r}"
             return None if decision in known else fault
         case Request(tag=tag):
