@@ -103,7 +103,7 @@ class Repositories:
             descriptor = self._open(self._root, names, os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
             return frozenset()
-        with Held(descriptor):
+        with OwnedDescriptor(descriptor):
             return find_repository_parts(descriptor)
 
 
@@ -162,7 +162,7 @@ def _copy_below(root: int, opener: Opener, to: Path, check: Callable[[], None]) 
             here = opener(root, names, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except FileNotFoundError:  # removed since it was listed
             continue
-        with Held(here), os.scandir(here) as found:
+        with OwnedDescriptor(here), os.scandir(here) as found:
             for entry in found:
                 check()
                 target = to.joinpath(*names, entry.name)
@@ -183,12 +183,12 @@ def _copy_file(parent: int, name: str, target: Path, check: Callable[[], None]) 
         source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | FLAGS, dir_fd=parent)
     except FileNotFoundError:  # removed since it was listed
         return
-    with Held(source):
+    with OwnedDescriptor(source):
         status = os.fstat(source)
         if not stat.S_ISREG(status.st_mode):
             return
         copy = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with Held(copy):
+        with OwnedDescriptor(copy):
             while _copy_piece(source, copy):
                 check()
             _copy_attributes(parent, name, copy)
@@ -242,7 +242,7 @@ class Files:
 
     def read(self, names: Names, offset: int, limit: int | None) -> ReadResult:
         descriptor, status = self._open_file(names)
-        with Held(descriptor):
+        with OwnedDescriptor(descriptor):
             pieces = _pieces(descriptor, status, names)
             return read_page(
                 pieces, offset=offset, limit=limit, path=show_names(names), size_bytes=status.st_size
@@ -250,7 +250,7 @@ class Files:
 
     def read_bytes(self, names: Names) -> bytes:
         descriptor, status = self._open_file(names)
-        with Held(descriptor):
+        with OwnedDescriptor(descriptor):
             return b"".join(_pieces(descriptor, status, names))
 
     def exists(self, names: Names) -> bool:
@@ -273,7 +273,7 @@ class Files:
         return True
 
     def list_dir(self, names: Names) -> ListResult:
-        with Held(self.open_directory(names)) as held:
+        with OwnedDescriptor(self.open_directory(names)) as held:
             where = self._where(held.descriptor, names)
             with os.scandir(held.descriptor) as found:
                 seen = [item for item in found if self._protected.find_read((*where, item.name)) is None]
@@ -282,7 +282,7 @@ class Files:
         return ListResult(entries=tuple(sorted(entries, key=lambda entry: (entry.kind != "dir", entry.name))))
 
     def open_directory(self, names: Names) -> int:
-        with Held(self._open(self._root, names, os.O_RDONLY | os.O_DIRECTORY)) as held:
+        with OwnedDescriptor(self._open(self._root, names, os.O_RDONLY | os.O_DIRECTORY)) as held:
             self._refuse_unreadable(self._where(held.descriptor, names))
             return held.keep()
 
@@ -300,7 +300,7 @@ class Files:
         return here.relative_to(root).parts
 
     def _open_file(self, names: Names) -> tuple[int, os.stat_result]:
-        with Held(self._open(self._root, names, os.O_RDONLY)) as held:
+        with OwnedDescriptor(self._open(self._root, names, os.O_RDONLY)) as held:
             status = os.fstat(held.descriptor)
             _refuse_irregular(status, show_names(names))
             if status.st_nlink > 1 and self._hard_links == "refuse":
@@ -323,7 +323,7 @@ class Files:
         self._refuse_names(names)
         check_written_size(len(data), show_names(names))
         parent = self._make_parent(names)
-        with Held(parent):
+        with OwnedDescriptor(parent):
             replaced = self._look_at_target(parent, names)
             before = None if replaced is None else self._hash(parent, names)
             put_file(parent, names[-1], data, replaced)
@@ -343,7 +343,7 @@ class Files:
         self._refuse_names(names)
         encode_text(new, show_names(names))
         parent = self.open_directory(names[:-1])
-        with Held(parent):
+        with OwnedDescriptor(parent):
             before = self._look_at_target(parent, names)
             if before is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
@@ -360,7 +360,7 @@ class Files:
     def _read_beside(self, parent: int, names: Names) -> bytes:
         """Read a file by its last name, from the directory in which it will be replaced."""
         descriptor = os.open(names[-1], os.O_RDONLY | os.O_NOFOLLOW | FLAGS, dir_fd=parent)
-        with Held(descriptor):
+        with OwnedDescriptor(descriptor):
             status = os.fstat(descriptor)
             _refuse_irregular(status, show_names(names))
             return b"".join(_pieces(descriptor, status, names))
@@ -374,7 +374,7 @@ class Files:
     def create_output(self, name: str, below: str = OUTPUT_DIRECTORY) -> int:
         """Create a file for the output of a command or a tool, in agentrail's own directory, where no tool writes."""
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | FLAGS
-        with Held(os.open(".", flags, dir_fd=self._root)) as held:
+        with OwnedDescriptor(os.open(".", flags, dir_fd=self._root)) as held:
             for directory in (STATE_DIRECTORY, below):
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(directory, 0o700, dir_fd=held.descriptor)
@@ -402,7 +402,7 @@ class Files:
 
     def _make_parent(self, names: Names) -> int:
         existing, depth = self._open_existing(names[:-1])
-        with Held(existing) as held:
+        with OwnedDescriptor(existing) as held:
             # The real location rather than the path: a link inside may point at a protected name.
             self._refuse_names((*self._where(existing, names[:depth]), *names[depth:]))
             for name in names[depth:-1]:
@@ -452,13 +452,13 @@ class Files:
                 descriptor = self.open_directory(names[:depth])
             except (OSError, PathRefused):
                 continue
-            with Held(descriptor):
+            with OwnedDescriptor(descriptor):
                 every = os.listdir(descriptor)  # noqa: PTH208 - pathlib lists no descriptor
             return describe_neighbours(every, names, depth)
         return ""
 
 
-class Held:
+class OwnedDescriptor:
     """Holds a descriptor, and closes it at the end of the block unless it is kept."""
 
     def __init__(self, descriptor: int) -> None:

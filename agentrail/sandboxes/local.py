@@ -40,7 +40,7 @@ from agentrail.sandboxes.command_process import ErrorOutput, OpenedProcess
 from agentrail.sandboxes.command_runner import CommandLimits, CommandRules, Commands, check_command
 from agentrail.sandboxes.confinement import Confinement, check_choice
 from agentrail.sandboxes.fallback import ShellFallback
-from agentrail.sandboxes.files import HardLinks, Held, copy_tree
+from agentrail.sandboxes.files import HardLinks, OwnedDescriptor, copy_tree
 from agentrail.sandboxes.grep import (
     SEARCH_SECONDS,
     Document,
@@ -448,7 +448,7 @@ class LocalSandbox:
         directory = await self._open_for_command(options.workdir)
         if isinstance(directory, Refusal):
             return ExecuteResult(error=directory)
-        with Held(directory):
+        with OwnedDescriptor(directory):
             found = await self._commands.run(command, directory, options)
         return ExecuteResult(error=found) if isinstance(found, Refusal) else found
 
@@ -471,7 +471,7 @@ class LocalSandbox:
         directory = await self._open_for_command(options.workdir)
         if isinstance(directory, Refusal):
             raise ProcessRefused(directory.message, code=directory.code)
-        with Held(directory):
+        with OwnedDescriptor(directory):
             async with self._commands.open_process(
                 tuple(argv), directory, options, errors or options.errors
             ) as process:

@@ -16,7 +16,15 @@ from agentrail import outside
 from agentrail.abc import EditResult, Refusal, WriteResult
 from agentrail.abc.versions import FileOutcome, GetContent, PutBack
 from agentrail.core.journal.file_changes import FileState, FileWrite, WantedFile
-from agentrail.sandboxes.files import Files, Held, edit_bytes, hash_bytes, is_same, put_file, write_beside
+from agentrail.sandboxes.files import (
+    Files,
+    OwnedDescriptor,
+    edit_bytes,
+    hash_bytes,
+    is_same,
+    put_file,
+    write_beside,
+)
 from agentrail.sandboxes.paths import join_names, show_names
 from agentrail.sandboxes.refusals import (
     MAX_WRITTEN_BYTES,
@@ -94,7 +102,7 @@ class VersionedFiles(Files):
         self._refuse_names(names)
         check_written_size(len(data), show_names(names))
         existing, depth = self._open_existing(names[:-1])
-        with Held(existing):
+        with OwnedDescriptor(existing):
             where = self._where(existing, names[:depth])
             if depth < len(names) - 1:
                 self._refuse_names((*where, *names[depth:]))
@@ -130,7 +138,7 @@ class VersionedFiles(Files):
         self._refuse_names(names)
         encode_text(new, show_names(names))
         parent = self.open_directory(names[:-1])
-        with Held(parent):
+        with OwnedDescriptor(parent):
             replaced = self._look_at_target(parent, names)
             if replaced is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
@@ -160,7 +168,7 @@ class VersionedFiles(Files):
         with self._repositories.hold(names):
             self._refuse_names(names)
             parent = self._make_parent(names)
-            with Held(parent):
+            with OwnedDescriptor(parent):
                 self._look_at_target(parent, names)
                 changed = _CHANGED_MESSAGE.format(show_names(names))
                 put_file(parent, names[-1], planned.data, planned.replaced, changed)
@@ -287,7 +295,7 @@ class VersionedFiles(Files):
     def _put_beside(self, one: _Staged, data: bytes, mode: int | None) -> None:
         one.made = self._missing_directories(one.names)
         parent = self._make_parent(one.names)
-        with Held(parent):
+        with OwnedDescriptor(parent):
             one.temporary = write_beside(parent, one.names[-1], data, one.found, mode)
 
     def _missing_directories(self, names: Names) -> list[Names]:
@@ -309,7 +317,7 @@ class VersionedFiles(Files):
     def _put_one(self, one: _Staged) -> PutBack:
         path, names = one.change.path, one.names
         parent, depth = self._open_checked(names)
-        with Held(parent):
+        with OwnedDescriptor(parent):
             found = self._look_at_target(parent, names) if depth == len(names) - 1 else None
             if not is_same(found, one.found):
                 self._discard_one(one)
@@ -332,7 +340,7 @@ class VersionedFiles(Files):
     def _discard_one(self, one: _Staged) -> None:
         with contextlib.suppress(OSError, PathRefused):
             parent, _ = self._open_checked(one.names)
-            with Held(parent):
+            with OwnedDescriptor(parent):
                 if one.temporary is not None:
                     os.unlink(one.temporary, dir_fd=parent)
         self._remove_directories(one.made)
@@ -342,7 +350,7 @@ class VersionedFiles(Files):
         for names in reversed(every):
             with contextlib.suppress(OSError, PathRefused):
                 parent, _ = self._open_checked(names)
-                with Held(parent):
+                with OwnedDescriptor(parent):
                     os.rmdir(names[-1], dir_fd=parent)
 
 

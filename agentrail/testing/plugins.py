@@ -143,7 +143,7 @@ def call_unless_it_exits(member: Member, event: p.HookEvent, state: Any, ctx: p.
     Raises:
         AssertionError: It exits, which would end the test or the command, perhaps with the code of a success. Or it does not end.
     """
-    seconds = HOOK_SECONDS / 100 if type(member.plugin) in _endless else HOOK_SECONDS
+    seconds = CHECKED_HOOK_SECONDS / 100 if type(member.plugin) in _endless else CHECKED_HOOK_SECONDS
     is_heard = threading.current_thread() is threading.main_thread()
     try:
         with timer_signal(SIGVTALRM, ITIMER_VIRTUAL, _interrupt, seconds) if is_heard else nullcontext():
@@ -153,11 +153,11 @@ def call_unless_it_exits(member: Member, event: p.HookEvent, state: Any, ctx: p.
         raise AssertionError(message) from leaving
     except _HookTooLong as late:
         _endless.add(type(member.plugin))
-        message = f"a plugin must return an action, and this one still computed after {HOOK_SECONDS:g} seconds, at {late}"
+        message = f"a plugin must return an action, and this one still computed after {CHECKED_HOOK_SECONDS:g} seconds, at {late}"
         raise AssertionError(message) from late
 
 
-HOOK_SECONDS: Final = 5.0
+CHECKED_HOOK_SECONDS: Final = 5.0
 """Processor time after which a handler counts as endless. A hundredth of it for a plugin that was endless before."""
 
 _endless: Final[set[type]] = set()

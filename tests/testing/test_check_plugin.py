@@ -150,7 +150,7 @@ def test_a_plugin_that_repeats_its_request_without_end_is_found(wait):
 
 def test_a_handler_that_does_not_end_is_found(monkeypatch):
     """The message names the plugin, the hook and the line. The check of a stack shows the conversation, too."""
-    monkeypatch.setattr("agentrail.testing.plugins.HOOK_SECONDS", 0.05)
+    monkeypatch.setattr("agentrail.testing.plugins.CHECKED_HOOK_SECONDS", 0.05)
     words = r"on BeforeTool: .*must return an action, and this one still computed after 0.05 seconds, at .*planted\.py:"
     with pytest.raises(AssertionError, match=f"Endless, {words}"):
         check_plugin(planted.Endless)
