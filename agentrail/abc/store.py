@@ -35,8 +35,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         load: Number of its sessions that are in memory.
         codec: Highest codec of records that it can read.
         digest: Fingerprint of its profiles: names, versions and schemas. Different ones in one cluster are reported.
-        lease_ms: Its lease in milliseconds, or 0 if unknown. For its sessions, it counts in place of a shorter one of another node. Different ones in
-            one cluster are reported.
+        lease_ms: Its setting of the lease in milliseconds, or 0 if unknown. Different ones in one cluster are reported.
         seen_at_ms: Time of its last heartbeat, on the store's clock in milliseconds, 0 before it is stored.
         gone_at_ms: Time at which its process was reported to have ended, on that clock, or 0.
     """

@@ -35,7 +35,6 @@ from agentrail.runtime.session_loader import (
     revive,
 )
 from agentrail.runtime.tree_secrets import knowing, without_known
-from agentrail.stores.append_rules import is_dead
 from agentrail.stores.sqlite_files import writer_of
 from agentrail.stores.store_names import open_store
 
@@ -182,8 +181,7 @@ class Owners:
             if pid is None or not (is_there or is_process_there)(pid):
                 return Owners(alive=frozenset())
         now = store.now_ms()
-        alive = [one.id for one in store.nodes() if not is_dead(one, now=now, lease=lease_ms)]
-        return Owners(alive=frozenset(alive))
+        return Owners(alive=frozenset(node.id for node in store.nodes() if now - node.seen_at_ms < lease_ms))
 
     def owns(self, stored: StoredSession) -> bool:
         return stored.node in self.alive

@@ -80,8 +80,7 @@ class NodeSilence:
     Attributes:
         lease_seconds: Time without a change after which a node is silent.
         looked_at: Time at which the last look was sent. None before the first.
-        unchanged: For each node: time of its last heartbeat on the store's clock, and when the look that first showed it was answered. If its own
-            lease is longer, later by the difference.
+        unchanged: For each node: time of its last heartbeat on the store's clock, and when a look that showed it first was answered.
     """
 
     lease_seconds: float
@@ -102,8 +101,7 @@ def after_look(
     for node in nodes:
         seen = silence.unchanged.get(node.id)
         is_same = seen is not None and not is_gap and seen[0] == node.seen_at_ms
-        since = answered_at + max(node.lease_ms / 1000 - silence.lease_seconds, 0.0)
-        unchanged[node.id] = seen if is_same and seen is not None else (node.seen_at_ms, since)
+        unchanged[node.id] = seen if is_same and seen is not None else (node.seen_at_ms, answered_at)
     return evolve(silence, looked_at=sent_at, unchanged=unchanged)
 
 

@@ -227,7 +227,6 @@ def is_dead(node: Node | None, *, now: int, lease: int, silent: Heartbeats | Non
     """Whether a node's sessions may be taken. None is an unknown node. See `Store.claim` and `TakeOver.silent`."""
     if node is None or node.gone_at_ms:
         return True
-    lease = max(lease, node.lease_ms)  # it trusts itself for so long
     if silent is None:
         return now - node.seen_at_ms >= lease
     # A heartbeat in the future is from before the store's clock was set back: then the silence that was watched decides alone. Only that

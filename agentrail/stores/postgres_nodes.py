@@ -23,8 +23,8 @@ DEAD: Final = """
 dead AS MATERIALIZED (
     SELECT id FROM agentrail.node, (SELECT agentrail.now_ms() AS ms) AS now
     WHERE id <> %(node)b AND (seen_at_ms = 0 OR gone_at_ms > 0 OR CASE WHEN %(all)b
-        THEN now.ms - seen_at_ms >= greatest(%(lease)b, lease_ms) ELSE (id, seen_at_ms) IN (SELECT * FROM unnest(%(silent)b, %(heard)b))
-        AND NOT now.ms - seen_at_ms BETWEEN 0 AND greatest(%(lease)b, lease_ms) - 1 END)
+        THEN now.ms - seen_at_ms >= %(lease)b ELSE (id, seen_at_ms) IN (SELECT * FROM unnest(%(silent)b, %(heard)b))
+        AND NOT now.ms - seen_at_ms BETWEEN 0 AND %(lease)b - 1 END)
 )"""
 """Common table of the nodes whose sessions may be taken, among them the empty id."""
 
@@ -81,7 +81,7 @@ WHERE id = %b AND seen_at_ms > 0 RETURNING 1
 
 _NODES: Final = f"""
 SELECT {NODE_COLUMNS} FROM agentrail.node AS one, (SELECT agentrail.now_ms() AS ms) AS now
-WHERE seen_at_ms > 0 AND (gone_at_ms = 0 AND now.ms - seen_at_ms < greatest(%b, lease_ms) OR {_OWNS}) ORDER BY id
+WHERE seen_at_ms > 0 AND (gone_at_ms = 0 AND now.ms - seen_at_ms < %b OR {_OWNS}) ORDER BY id
 """  # noqa: S608 - a constant
 
 

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from agentrail.abc.store import Node, Standing
-from agentrail.errors import HeldBy, NotAStore, OptionError, StillNeeded, StoreTooNew, StoreUnavailable
+from agentrail.errors import HeldBy, NotAStore, OptionError, StoreTooNew, StoreUnavailable
 from agentrail.stores import postgres_rows, postgres_writes
 from agentrail.stores.append_rules import check_take
 from agentrail.stores.postgres import PostgresStore
@@ -120,24 +120,6 @@ def test_a_heartbeat_in_the_future_counts_only_for_those_who_did_not_watch(store
             store.take("", "a", "n2", "lease_over", silent=silent)
     assert [one.session for one in store.claim("n2", {"n1": owner.seen_at_ms})] == ["a"]
     assert store.take("", "a", "n2", "lease_over", silent={"n1": owner.seen_at_ms}).sessions[0].node == "n2"
-
-
-def test_a_longer_lease_of_an_owner_counts(store, url):
-    """Between two heartbeats of a node with a lease of a minute, a command with the usual lease neither takes nor deletes its sessions."""
-    store.beat(Node(id="n1", lease_ms=60_000))
-    store.beat(Node(id="idle", lease_ms=60_000))
-    store.create(opening("a", node="n1", standing=Standing(is_working=True)))
-    run_sql(url, "UPDATE public.clock SET ms = ms + 20000")
-    seen = {one.id: one.seen_at_ms for one in store.nodes()}
-    assert [*seen] == ["idle", "n1"]
-    assert (store.claim("n2", seen), store.orphans()) == ((), ())
-    with pytest.raises(HeldBy):
-        store.take("", "a", "n2", "lease_over")
-    with pytest.raises(StillNeeded):
-        store.delete("", "a")
-    run_sql(url, "UPDATE public.clock SET ms = ms + 40000")
-    assert [one.session for one in store.orphans()] == ["a"]
-    assert [one.session for one in store.claim("n2", seen)] == ["a"]
 
 
 def test_a_claim_reads_no_sessions_of_living_nodes(url):
