@@ -39,6 +39,7 @@ REASONS: Final[Mapping[str, str]] = {
     "file: plain values of a configuration file, read before what they configure is imported": """
         DefaultsForm/SessionOptions ProviderForm/ProviderOptions WebForm/WebRules FileForm/Settings
         McpForm/McpServer McpOAuthForm/OAuthClient""",
+    "step: the draft of a state machine, apart from its frozen state": "SupervisorState/SupervisorStep",
     "file: a simulated life as data, with names in place of functions, and the life itself": "Report/SimFile",
     "simulation: two kinds of clients, for the remote protocol and for HTTP": "Person/WebPerson",
 }

@@ -453,7 +453,7 @@ def begin_supervisor(
     """
     check_flags(flags)
     checked = check_child_specs(specs, flags=flags)
-    step = SupervisorStep(name=name, flags=flags, now=at_seconds, draw=0.0)
+    step = SupervisorStep(SupervisorState(name=name, flags=flags), at_seconds, 0.0)
     if step.is_dynamic:
         (step.template,) = (spec.accepted() for spec in checked)
     else:
@@ -475,7 +475,7 @@ def step_supervisor(
         simple = _simple_start_of(state, signal)
         if simple is not None:
             return _start_at_once(state, simple, signal.handle, signal.at_seconds)
-    step = SupervisorStep(**structs.asdict(state), now=signal.at_seconds, draw=signal.draw)
+    step = SupervisorStep(state, signal.at_seconds, signal.draw)
     match signal:
         case SupervisorRequest():
             if signal.request_id != NO_CALLER:

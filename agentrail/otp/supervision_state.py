@@ -134,8 +134,8 @@ class Ending(Struct, frozen=True, kw_only=True):
     culprit: Culprit | None = None
 
 
-class SupervisorFields(Struct, kw_only=True):
-    """The fields of a supervisor's state, which a step changes.
+class SupervisorState(Struct, frozen=True, kw_only=True):
+    """State of a supervisor.
 
     Attributes:
         open: Number of children in a phase of `OPEN`. 0 once the supervisor has ended.
@@ -168,10 +168,6 @@ class SupervisorFields(Struct, kw_only=True):
     ending: Ending | None = None
     summary: StopSummary | None = None
     dropped: int = 0
-
-
-class SupervisorState(SupervisorFields, frozen=True, kw_only=True):  # type: ignore[misc]  # its own fields are frozen too
-    """State of a supervisor."""
 
 
 def which_children(children: Table[Child]) -> tuple[ChildInfo, ...]:

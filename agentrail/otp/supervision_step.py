@@ -1,14 +1,15 @@
 """One step of a supervisor in progress: the fields of the next state and the effects so far."""
 
 from collections.abc import Hashable
-from typing import Final
+from typing import Final, Literal
 
 from attrs import evolve
-from msgspec import field, structs
+from msgspec import structs
 
 from agentrail.errors import AlreadyStarted, SupervisorError
-from agentrail.otp.child_specs import ShutdownTime
+from agentrail.otp.child_specs import ChildSpec, ShutdownTime, SupervisorFlags
 from agentrail.otp.exits import ExitReason
+from agentrail.otp.persistent_maps import Index, Table
 from agentrail.otp.supervision_state import (
     CHANGING,
     OPEN,
@@ -16,8 +17,8 @@ from agentrail.otp.supervision_state import (
     Child,
     ChildPhase,
     Ending,
-    SupervisorFields,
     SupervisorState,
+    Sweep,
 )
 from agentrail.otp.supervision_types import (
     Answered,
@@ -30,6 +31,7 @@ from agentrail.otp.supervision_types import (
     ScheduleRetry,
     StartChild,
     StopChild,
+    StopSummary,
     SupervisionEffect,
     SupervisorRequest,
     Token,
@@ -39,18 +41,51 @@ GROUPED: Final = ("one_for_all", "rest_for_one")
 """The strategies under which a restart may affect more than one child."""
 
 
-class SupervisorStep(SupervisorFields, kw_only=True):
-    """The next state, under construction."""
+class SupervisorStep:
+    """The next state, under construction. Its fields are those of `SupervisorState`."""
 
-    now: float
-    draw: float
-    effects: list[SupervisionEffect] = field(default_factory=list)
+    __slots__ = (
+        "__dict__",
+        "draw",
+        "effects",
+        "now",
+    )  # so that `__dict__` has the fields of the state and nothing else
+
+    name: Hashable
+    flags: SupervisorFlags
+    phase: Literal["starting", "running", "stopping", "ended"]
+    template: ChildSpec | None
+    children: Table[Child]
+    numbers: Index[Hashable, int]
+    handles: Index[Hashable, int]
+    stuck: Table[int]
+    active: int
+    open: int
+    supervisors: int
+    significant: int
+    restarts: tuple[float, ...]
+    attempts: int
+    next_number: int
+    sweep: Sweep | None
+    starter: int | None
+    exits: Table[int]
+    pending: Table[SupervisorRequest]
+    starts: Table[SupervisorRequest]
+    places: int
+    requests: Index[RequestId, int]
+    ending: Ending | None
+    summary: StopSummary | None
+    dropped: int
+
+    def __init__(self, state: SupervisorState, now: float, draw: float) -> None:
+        vars(self).update(structs.asdict(state))
+        self.now: float = now
+        self.draw: float = draw
+        self.effects: list[SupervisionEffect] = []
 
     def result(self) -> tuple[SupervisorState, tuple[SupervisionEffect, ...]]:
         """Return the next state and the effects."""
-        fields = structs.asdict(self)
-        del fields["now"], fields["draw"], fields["effects"]
-        return SupervisorState(**fields), tuple(self.effects)
+        return SupervisorState(**vars(self)), tuple(self.effects)
 
     # --- frequent queries
 

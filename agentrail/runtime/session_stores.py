@@ -372,7 +372,9 @@ class StoreDesks:
     def __init__(self, shared: SharedStores, outside: Outside, meanings: Meanings | None = None) -> None:
         self.recall: RecallStore | None = shared.recall
         self._memories = None if shared.recall is None else StoreDesk(shared.recall, outside, meanings)
-        self.notes = None if shared.notes is None else StoreDesk(shared.notes, outside)
+        self.notes: StoreDesk[NoteStore] | None = (
+            None if shared.notes is None else StoreDesk(shared.notes, outside)
+        )
         self._knowledge = None if shared.knowledge is None else StoreDesk(shared.knowledge, outside, meanings)
 
     def memories_of(self, owner: MemoryOwner) -> Memories | None:

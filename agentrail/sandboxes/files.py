@@ -462,7 +462,7 @@ class OwnedDescriptor:
     """Holds a descriptor, and closes it at the end of the block unless it is kept."""
 
     def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
+        self.descriptor: int = descriptor
         self._is_kept = False
 
     def __enter__(self) -> Self:
