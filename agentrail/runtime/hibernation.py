@@ -35,7 +35,13 @@ from agentrail.messages import SessionId
 from agentrail.otp.child_specs import Restart
 from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.guarded_calls import repr_of
-from agentrail.runtime.arguments import fault_of_choice, fault_of_flag, faults_of_key, refuse
+from agentrail.runtime.arguments import (
+    fault_of_choice,
+    fault_of_flag,
+    fault_of_object,
+    faults_of_key,
+    refuse,
+)
 from agentrail.runtime.crashes import PortCrashed, crash_edge
 from agentrail.runtime.forks import Forks
 from agentrail.runtime.keywords import SessionKeywords
@@ -413,6 +419,7 @@ class Hibernation:
         Cancellation: Nothing was done, or it was released and has no owner.
         """
         chosen: dict[str, Any] = dict(given)
+        refuse(None if options is None else fault_of_object("options", options, SessionOptions))
         scope = chosen.pop("scope", NO_SCOPE if options is None else options.scope)
         refuse(
             *faults_of_key(scope, session_id),

@@ -27,6 +27,7 @@ from agentrail.runtime.arguments import (
     fault_of_choice,
     fault_of_flag,
     fault_of_object,
+    fault_of_text,
     fault_of_whole,
     faults_of_key,
     refuse,
@@ -166,6 +167,7 @@ class Journals:
 
         Cancellation: At once.
         """
+        refuse(fault_of_whole("limit", limit, 0, sys.maxsize))
         await trio.lowlevel.checkpoint()
         store = self._owing("owed")
         node = (self.shared_node or None) if own else None
@@ -200,6 +202,7 @@ class Journals:
 
         Cancellation: Same as `change_owed`.
         """
+        refuse(fault_of_text("kind", kind))
         await trio.lowlevel.checkpoint()
         store, keeping = self._owing("adopt_owed"), self._shared.store_of("adopt_owed")
         adopt = partial(

@@ -58,6 +58,7 @@ from agentrail.messages import (
 from agentrail.otp.child_specs import ChildSpec, Restart, Spec
 from agentrail.otp.crash_text import describe_bug, describe_crash
 from agentrail.otp.exits import Stuck
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.otp.supervision_types import Report, Started
 from agentrail.outside import current
 from agentrail.runtime.arguments import fault_of_text, fault_of_whole, faults_of_key, refuse
@@ -967,7 +968,7 @@ def _fault_of_arguments(arguments: object) -> str | None:
     if arguments is None:
         return None
     if not isinstance(arguments, Mapping):
-        return f"arguments is {arguments!r:.200}: expected a mapping, such as {{'path': 'a.txt'}}"
+        return f"arguments is {repr_of(arguments):.200}: expected a mapping, such as {{'path': 'a.txt'}}"
     fault = not_json(dict(arguments), "arguments")
     return None if fault is None else f"{fault}: expected JSON values"
 
