@@ -115,7 +115,7 @@ class ProcessList:
         runner = () if own is None else (NotedProcess(pid=pid, started=own.started, boot=_boot()),)
         try:
             _append(descriptor, b"".join(map(_line_of, (*runner, *noted))))
-        except OSError:  # what is left would refuse the next attempt
+        except OSError:  # a file that stays would make the next attempt fail
             os.close(descriptor)
             path.unlink()
             raise

@@ -42,7 +42,7 @@ _MAX_BODY_BYTES: Final = 16_384
 _ANSWER_SECONDS: Final = 30.0
 """Time limit for an answer, in addition to the time that a move waits for calls."""
 
-_NODES: Final = Principal(tenant_id="nodes", user_id="nodes", scopes=frozenset())  # the caller is no user
+_NODES: Final = Principal(tenant_id="nodes", user_id="nodes", scopes=frozenset())  # not a user
 
 
 class NodeOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

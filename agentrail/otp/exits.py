@@ -296,7 +296,7 @@ def _qualified_name(error: BaseException) -> str:
 
 
 def _redacted(text: str, redact: Redact) -> str:
-    # A bug in it must not end an actor or leak the text. `join` raises for a result that is no text, such as None.
+    # A bug in it must not end an actor or leak the text. `join` raises for a result that is not text, such as None.
     return call_guarded(_withhold, lambda: "".join((redact(text),)))
 
 

@@ -51,7 +51,7 @@ def is_coroutine_function(function: Any) -> bool:
 
 
 def is_plain_function(function: object) -> TypeGuard[Callable[..., Any]]:
-    """Whether this can be called, and is no coroutine function."""
+    """Whether this can be called, and is not a coroutine function."""
     return callable(function) and not is_coroutine_function(function)
 
 

@@ -196,7 +196,7 @@ class Journals:
         await self._shared.store_of("change_owed").write(partial(store.change_owed, rows, tuple(drop)))
 
     async def adopt_owed(self, kind: str) -> int:
-        """Adopt all rows of a kind that belong to dead nodes, and return their number, one more after a call without an answer. See `OwedStore.adopt_owed`.
+        """Adopt all rows of a kind of dead nodes. Return their number, plus one if the call before had no answer. See `OwedStore.adopt_owed`.
 
         Raises: Same as `change_owed`.
 
@@ -750,7 +750,7 @@ class Journals:
 
     @asynccontextmanager
     async def clearing_notes(self, scope: str, session_id: SessionId) -> AsyncIterator[None]:
-        """Drop the loss and the notes of a session that the block deletes. The notes also later, if the outcome is not known then."""
+        """Remove the notes of a session that the block deletes, and the row about its lost records. The notes later, if the outcome is not known."""
         notes = await self._notes_of(scope, session_id)
         keeping = self._shared.store_of("delete_session")
         if notes is None:

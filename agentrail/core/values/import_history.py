@@ -63,7 +63,7 @@ def import_messages(messages: Iterable[Message]) -> tuple[History, tuple[Repair,
         A history without open calls, and the repairs. No repairs for valid messages.
 
     Raises:
-        OptionError: Your move: one of them is no message.
+        OptionError: Your move: one of them is not a message.
     """
     said: Any = messages
     given = tuple(said) if isinstance(said, Iterable) else (said,)

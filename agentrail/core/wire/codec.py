@@ -57,7 +57,7 @@ def encode_event(event: Event | UnknownEvent) -> bytes:
     if isinstance(event, UnknownEvent):
         return event.document
     if type(event) not in _HEADS:
-        message = f"{show(event)} is no event: pass one of agentrail.events"
+        message = f"{show(event)} is not an event: pass one of agentrail.events"
         raise CodecError(message, path="$")
     kind, length = _HEADS[type(event)]
     meta = event.meta
