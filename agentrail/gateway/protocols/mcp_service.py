@@ -43,7 +43,7 @@ from agentrail import outside
 from agentrail.abc.store import OwedRow
 from agentrail.commands.slash_command import CommandDesk, SlashCommand
 from agentrail.core.values.question_forms import read_form
-from agentrail.errors import AgentrailError, AlreadyExists
+from agentrail.errors import AgentrailError, AlreadyExists, StoreUnavailable
 from agentrail.events import AgentEnd, Approval, AskUser, Question
 from agentrail.frozen import thawed
 from agentrail.gateway import calls
@@ -574,11 +574,15 @@ async def _listen(call: RouteCall, ctx: _Context, params: Any) -> _Answer:
     bus = InMemorySubscriptionBus()
     handler = ListenHandler(bus)
     stream = ForeignStream(handler.close)
+    began: list[trio.Event] = []
     async with trio.open_nursery() as nursery:
         for uri in (params.notifications.resource_subscriptions or [])[:_MAX_WATCHED]:
             found = shapes.read_session_uri(uri)
             if found is not None:
-                nursery.start_soon(_publish, call, found[0], uri, bus)
+                began.append(trio.Event())
+                nursery.start_soon(_publish, call, found[0], uri, bus, began[-1])
+        for one in began:  # a change after the answer is not missed
+            await one.wait()
         with (
             call.gateway.opened()[1].watch_stream(stream),
             call.gateway.open_calls.watched(OpenStream(call.head, call.principal, stream)),
@@ -588,13 +592,24 @@ async def _listen(call: RouteCall, ctx: _Context, params: Any) -> _Answer:
     return answer.model_dump(by_alias=True, exclude_none=True)
 
 
-async def _publish(call: RouteCall, session_id: str, uri: str, bus: InMemorySubscriptionBus) -> None:
-    """Publish changes of a session, once per burst. An unknown session never changes."""
+async def _publish(
+    call: RouteCall, session_id: str, uri: str, bus: InMemorySubscriptionBus, began: trio.Event
+) -> None:
+    """Publish changes of a session, once per burst. An unknown one never changes. A store that is away is told as a change, afterwards."""
+    find = partial(call.host.session, session_id, call.principal)
     with suppress(AgentrailError):
-        session = await read_in_the_end(partial(call.host.session, session_id, call.principal))
+        try:
+            session = await find()
+        except StoreUnavailable:
+            began.set()
+            session = await read_in_the_end(find)
         async with session.subscribe(deltas=False) as events:
+            if began.is_set():
+                await bus.publish(ResourceUpdated(uri))
+            began.set()
             async for _ in events:
                 with suppress(trio.WouldBlock, trio.EndOfChannel):
                     while True:
                         events.next_nowait()
                 await bus.publish(ResourceUpdated(uri))
+    began.set()

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
@@ -28,7 +29,7 @@ from agentrail.messages import Image
 from agentrail.plugins import HumanApproval
 from agentrail.runtime import journal_events
 from agentrail.stores.memory import MemoryStore
-from agentrail.testing.faulty_store import Cut, CutStore
+from agentrail.testing.faulty_store import Cut, CutStore, FaultyStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import HangingTool, RecordingTool
 from tests.gateway.web import Web, serving
@@ -695,6 +696,44 @@ async def test_a_client_hears_of_changes_although_the_store_was_away_as_it_began
             is_cut = False
             await client.call_tool("desk", {"prompt": "Hi", "session_id": told["session_id"]})
             assert (await anext(changes)).uri == uri
+
+
+async def test_a_client_is_answered_only_when_the_server_hears_of_changes():
+    """A change right after the answer is not missed, however slow the store is that knows the session."""
+    inner, gate, is_read = MemoryStore(), threading.Event(), threading.Event()
+    answered, was_told = trio.Event(), trio.Event()
+    gate.set()
+
+    def decide(name: str) -> None:
+        if name == "get":
+            is_read.set()
+            gate.wait()
+
+    async def listen(client: Client, uri: str) -> None:
+        async with client.listen(resource_subscriptions=[uri]) as changes:
+            answered.set()
+            assert (await anext(changes)).uri == uri
+            was_told.set()
+
+    async with served(profile(saying("Hello.")), store=inner) as web, connected(web, MODES[0]) as client:
+        told = (await client.call_tool("desk", {"prompt": "Hi"})).structured_content
+    store = FaultyStore(CutStore(inner, decide))
+    async with (
+        served(profile(saying("Again.")), store=store) as web,
+        connected(web, "2026-07-28") as client,
+        trio.open_nursery() as nursery,
+    ):
+        is_read.clear()
+        gate.clear()
+        nursery.start_soon(listen, client, f"agentrail://sessions/{told['session_id']}")
+        await trio.to_thread.run_sync(is_read.wait)
+        for _ in range(3):  # answers that the same client gets meanwhile
+            await client.list_tools()
+        assert not answered.is_set()
+        gate.set()
+        await answered.wait()
+        await client.call_tool("desk", {"prompt": "Hi", "session_id": told["session_id"]})
+        await was_told.wait()
 
 
 # --- bad input
