@@ -41,7 +41,6 @@ REASONS: Final[Mapping[str, str]] = {
         McpForm/McpServer McpOAuthForm/OAuthClient""",
     "step: the draft of a state machine, apart from its frozen state": "SupervisorState/SupervisorStep",
     "file: a simulated life as data, with names in place of functions, and the life itself": "Report/SimFile",
-    "simulation: two kinds of clients, for the remote protocol and for HTTP": "Person/WebPerson",
 }
 """Why pairs of similar classes stay two: the reason, then the pairs by name."""
 

@@ -1,7 +1,10 @@
 """A world, as the models, tools and people in it use it: they draw from its tape, and misbehave where the life allows it."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
+
+from attrs import define, field
 
 from agentrail.testing.simulation.faults import Fault
 from agentrail.testing.simulation.log import LifeLog
@@ -28,3 +31,18 @@ class InhabitedWorld(Protocol):
 
     def allows(self, fault: Fault, /) -> bool: ...
     def inhabit(self, name: str, live: Callable[[], Awaitable[object]], /) -> None: ...
+
+
+@define(eq=False)
+class Client:
+    """What clients of both protocols have: a reader that keeps its number, and the nodes of the world."""
+
+    world: InhabitedWorld
+    index: int
+    read_up_to: int = field(default=0, kw_only=True)
+    counts: Counter[str] = field(factory=Counter, kw_only=True)
+
+    def _place(self, draw: Callable[[str, tuple[str, ...]], str], turns: int) -> str:
+        """Draw a node, and return the place of the one that is so many after it."""
+        places = tuple(node.place for node in self.world.nodes)
+        return places[(places.index(draw("node", places)) + turns) % len(places)]

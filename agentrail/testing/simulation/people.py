@@ -3,7 +3,6 @@
 Each draw has a name, such as `people[1].says[2]`. On an empty tape the first person sends one prompt and waits for its end.
 """
 
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final, TypeVar
@@ -19,7 +18,7 @@ from agentrail.remote.link import Links, open_links
 from agentrail.remote.remote_session import RemoteSession
 from agentrail.testing.simulation.facts import CallAnswered, CallAsked, CallKind, Read, ReaderSubscribed
 from agentrail.testing.simulation.faults import WHIMS
-from agentrail.testing.simulation.inhabited_world import InhabitedWorld
+from agentrail.testing.simulation.inhabited_world import Client, InhabitedWorld
 from agentrail.testing.simulation.log import LineKind
 
 T = TypeVar("T")
@@ -93,11 +92,9 @@ def people(  # noqa: PLR0913 - all that there is to say of people
 
 
 @define(eq=False)
-class Person:
+class Person(Client):
     """A client with a session, a reader that keeps its number, and prompts that it sends again until it knows their end."""
 
-    world: InhabitedWorld
-    index: int
     own: int  # number of the session
     profile: str
     pause: tuple[float, float]
@@ -107,8 +104,6 @@ class Person:
     open: dict[str, str] = field(factory=dict)  # prompts without a known end, with their refs
     sent: list[str] = field(factory=list)  # all prompts of the session
     has_ended: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot)
-    read_up_to: int = 0
-    counts: Counter[str] = field(factory=Counter)
     visit: trio.CancelScope = field(factory=trio.CancelScope)
     reading: trio.CancelScope = field(factory=trio.CancelScope)
     links: Links = field(init=False)
@@ -129,8 +124,7 @@ class Person:
 
     def _dial(self) -> AbstractAsyncContextManager[Any]:
         """Connect to a drawn node, or to one after it if that did not last."""
-        places = tuple(node.place for node in self.world.nodes)
-        place = places[(places.index(self._draw("node", places)) + self.counts["dials"]) % len(places)]
+        place = self._place(self._draw, self.counts["dials"])
         self.counts["dials"] += 1
         token = f"Bearer person-{self.own}"
         headers = [(b"authorization", token.encode())]

@@ -1,20 +1,17 @@
 """People of a simulated life who use HTTP: they send prompts over several protocols, and read server-sent events."""
 
-from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import httpx
 import msgspec
 import trio
-from attrs import define, evolve, field
+from attrs import define, evolve
 
 from agentrail.core.wire.codec import decode_event
 from agentrail.events import EventsLost, UnknownEvent
 from agentrail.gateway.error_responses import ERROR_ANSWERS
 from agentrail.testing.simulation.facts import CallAnswered, CallAsked, Read, ReaderSubscribed
-
-if TYPE_CHECKING:
-    from agentrail.testing.simulation.world import World
+from agentrail.testing.simulation.inhabited_world import Client, InhabitedWorld
 
 WIRES: Final = ("chat", "stream", "openai", "openai stream")
 """Ways of a prompt: `POST /chat`, `/stream` and `/v1/chat/completions`, the last one with a whole answer or with chunks."""
@@ -28,7 +25,9 @@ _SERVER_ERROR: Final = 500
 _NO_EVENTS: Final = ("snapshot", "done")
 
 
-def web_people(world: "World", n: int, profile: str, *, pause: tuple[float, float] = (2.0, 20.0)) -> None:
+def web_people(
+    world: InhabitedWorld, n: int, profile: str, *, pause: tuple[float, float] = (2.0, 20.0)
+) -> None:
     """Let people who use HTTP live in a world until its calm end, each with a session.
 
     Args:
@@ -43,15 +42,11 @@ def web_people(world: "World", n: int, profile: str, *, pause: tuple[float, floa
 
 
 @define(eq=False)
-class WebPerson:
+class WebPerson(Client):
     """A client that sends each prompt until its end is known, with the same `client_id`, and a reader that keeps its number."""
 
-    world: "World"
-    index: int
     profile: str
     pause: tuple[float, float]
-    read_up_to: int = 0
-    counts: Counter[str] = field(factory=Counter)
 
     @property
     def name(self) -> str:
@@ -76,9 +71,8 @@ class WebPerson:
 
     def _client(self, what: str) -> httpx.AsyncClient:
         """Return a client for a drawn node. The draw counts from the node of the last call."""
-        places = tuple(node.place for node in self.world.nodes)
         self.counts[what] += 1
-        place = places[(places.index(self._draw("node", places)) + self.counts[what]) % len(places)]
+        place = self._place(self._draw, self.counts[what])
         headers = {"authorization": f"Bearer {self.name}"}
         return self.world.network.http(place, headers=headers, timeout=SILENCE_SECONDS)
 
