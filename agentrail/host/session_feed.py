@@ -62,7 +62,6 @@ class SessionFeed(RowFeed):
         self._notes: dict[str, RowNotes] = {}
         self._marked: dict[str, None] = {}
         self._known: dict[str, ListedSession] = {}
-        self._looking = trio.Lock()
         self._since_ms = 0
         self.sessions: SessionSource = SessionSource(self)
         self.waiting: WaitingSource = WaitingSource(self)
