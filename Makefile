@@ -59,7 +59,7 @@ demo: $(SERVED)  ## agents at work on the built-in demo model, and the address o
 
 # Measured: with one worker more than processors, a fifth of the time no test computed.
 test: WORKERS := $(shell echo $$(($(CORES) + 2)))
-test: $(TEST) peers  ## unit, scenario and conformance tests, and the code in the pages; eight minutes on two cores
+test: $(TEST) peers  ## unit, scenario and conformance tests, and the code in the pages; ten minutes on two cores
 	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) $(if $(COUNTED),$(COVER_PURE) --folded=all --skipped-to=$(COUNTED)/skipped) -m 'not check'
 
 # `ci` has the same examples in every run, so luck does not decide whether a change lands. Here they are new each time.
