@@ -7,7 +7,7 @@ from typing import Annotated, Final, NoReturn, TypeAlias
 import msgspec
 
 from agentrail.core.journal.jsonl import decode_line, encode_line
-from agentrail.core.journal.record import NO_HASH, Record, blobs_of, fits_behind
+from agentrail.core.journal.record import NO_HASH, Record, blobs_of, first_broken, fits_behind
 from agentrail.errors import CodecError, JournalCorrupt
 from agentrail.messages import SessionId
 from agentrail.structs import Value, decoder_of, struct_from
@@ -82,6 +82,8 @@ class ExportedSession(Value, frozen=True, kw_only=True):
 def encode_export(
     head: ExportHead, records: Sequence[Record], blob: Callable[[str], bytes | None]
 ) -> Iterator[bytes]:
+    if (broken := first_broken(records)) is not None:  # no store could import it
+        raise JournalCorrupt(head.session, broken)
     last = records[-1].hash.hex() if records else ""
     yield _line(msgspec.structs.replace(head, records=len(records), hash=last))
     told: set[str] = set()

@@ -54,6 +54,16 @@ def test_large_values_go_along_once():
         exported(records, {})
 
 
+@pytest.mark.journal(24)
+@pytest.mark.parametrize("kept", [lambda records: records[1:], lambda records: records[:2] + records[3:]])
+def test_a_damaged_journal_is_not_exported(kept):
+    """No store could import the file: the error names the record instead."""
+    records = kept(read_journal(GOLDEN[0].read_bytes()).records)
+    with pytest.raises(JournalCorrupt) as raised:
+        exported(records)
+    assert (raised.value.session_id, raised.value.seq) == (SESSION, 1 if records[0].seq == 2 else 3)
+
+
 def test_any_changed_byte_is_noticed():
     """Whatever it is: refused, or of no meaning, so that the very same comes back."""
     records = read_journal(GOLDEN[0].read_bytes()).records[:6]
