@@ -59,7 +59,7 @@ from agentrail.cli.trace_page import trace_page
 from agentrail.core.journal.exports import EXPORT_BEGINS, read_export
 from agentrail.core.journal.fold import Sources, no_blobs
 from agentrail.core.journal.jsonl import encode_line, read_journal
-from agentrail.core.journal.record import Record, Tail, blobs_of, first_broken, join_blobs
+from agentrail.core.journal.record import Record, Tail, blobs_of, first_broken, join_blobs, tail_of
 from agentrail.core.journal.replay import ReplayStep, explain_journal, replay, steps, where_they_part
 from agentrail.core.protocol.effects import Publish
 from agentrail.core.session.recovery import decisions_of
@@ -68,7 +68,7 @@ from agentrail.errors import AgentrailError, CodecError, JournalCorrupt, OptionE
 from agentrail.runtime.overwriter import note_overwriting
 from agentrail.runtime.persistence import BEHIND, OnDrift, has_other_nodes
 from agentrail.runtime.session_keys import key_of
-from agentrail.runtime.session_loader import opening_of, read_after
+from agentrail.runtime.session_loader import opening_of, read_after, record_at
 from agentrail.runtime.session_stores import key_of_notes, owed_notes, settle_notes
 from agentrail.runtime.snapshots import is_sound
 from agentrail.stores.memory_store_names import make_notes
@@ -198,8 +198,7 @@ def damage_of(store: Store, stored: StoredSession) -> str | None:
     behind = Tail()
     try:
         if stored.first_seq > 1:  # the record before the first was dropped, so its hash is taken as given
-            first = store.read(stored.scope, stored.session, stored.first_seq - 1, 1)[0]
-            behind = Tail(seq=first.seq, epoch=first.epoch, hash=first.hash)
+            behind = tail_of((record_at(store, stored, stored.first_seq),))
         records = read_after(store, stored.scope, stored.session, behind.seq)
         broken = first_broken(records, behind)
         if broken is not None:

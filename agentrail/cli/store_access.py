@@ -201,7 +201,7 @@ def is_process_there(pid: int) -> bool:
 
 
 def records_of(store: Store, stored: StoredSession) -> tuple[Record, ...]:
-    return read_after(store, stored.scope, stored.session, 0)
+    return read_after(store, stored.scope, stored.session, 0, stored.tail.seq)
 
 
 def sources_of(session: SessionId, blob: GetBlob) -> Sources:

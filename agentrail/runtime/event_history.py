@@ -14,6 +14,7 @@ from agentrail.core.journal.rewound_events import NumberRange, UndoneEvents, cou
 from agentrail.core.session.state import SessionState
 from agentrail.core.stack.loaded_stack import Ask
 from agentrail.core.wire.codec import encode_event
+from agentrail.errors import JournalCorrupt
 from agentrail.events import Event
 from agentrail.messages import SessionId
 from agentrail.runtime.arguments import fault_of_whole
@@ -164,8 +165,8 @@ class PastEvents:
 
         skipped = () if asked.undone else self.undone(stored)
         if stored.forked_from is not None and stored.first_seq == 1:
-            (opened,) = self._store.read(stored.scope, stored.session, 0, 1)
-            skipped = ((1, opened.events), *skipped)  # the numbers of its parent
+            begin = self._store.read(stored.scope, stored.session, 0, 1)  # empty only if it is damaged
+            skipped = (*((1, opened.events) for opened in begin), *skipped)  # the numbers of its parent
         return page_of_events(asked, last, skipped, read)
 
     def undone(self, stored: StoredSession) -> tuple[NumberRange, ...]:
@@ -249,7 +250,7 @@ class PastEvents:
         while after < stored.tail.seq:
             page = self._store.read(stored.scope, stored.session, after, _RECORDS)
             if not page:
-                break
+                raise JournalCorrupt(stored.session, after + 1, why="it is missing")
             pages.append(page)
             after = page[-1].seq
             if until_event is not None and page[-1].events >= until_event:

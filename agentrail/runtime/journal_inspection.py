@@ -16,6 +16,7 @@ from agentrail.core.values.json_patch import PatchStep, json_patch
 from agentrail.core.wire.codec import SIGNAL_KINDS
 from agentrail.frozen import EMPTY
 from agentrail.runtime.journal_state import Journal, JournalEntry, entry_of
+from agentrail.runtime.session_loader import read_after
 from agentrail.runtime.tree_secrets import without_known_in
 
 RECORD_KINDS: Final = OWN_KINDS | frozenset(SIGNAL_KINDS.values())
@@ -132,13 +133,14 @@ def _first_of(
     place = after
     stop = end if wanted.takes_all else min(end, after + MAX_LOOKED_THROUGH)
     while place < stop:
-        for record in _read(journal.stored, store, place, min(stop - place, _step(wanted))):
-            place = record.seq
+        up_to = min(stop, place + _step(wanted))
+        for record in _read(journal.stored, store, place, up_to):
             if _is_wanted(record, store, wanted):
                 found.append(record)
                 if len(found) == wanted.limit:
-                    return found, place
-    return found, max(place, after)
+                    return found, record.seq
+        place = up_to
+    return found, place
 
 
 def _last_of(
@@ -151,13 +153,12 @@ def _last_of(
     place = end
     stop = after if wanted.takes_all else max(after, end - MAX_LOOKED_THROUGH)
     while place > stop:
-        count = min(place - stop, _step(wanted))
-        for record in reversed(_read(journal.stored, store, place - count, count)):
-            place = record.seq - 1
+        up_to, place = place, max(stop, place - _step(wanted))
+        for record in reversed(_read(journal.stored, store, place, up_to)):
             if _is_wanted(record, store, wanted):
                 found.append(record)
                 if len(found) == wanted.limit:
-                    return found[::-1], place
+                    return found[::-1], record.seq - 1
     return found[::-1], place
 
 
@@ -165,8 +166,11 @@ def _step(wanted: WantedRecords) -> int:
     return min(wanted.limit, _AT_ONCE) if wanted.takes_all else _AT_ONCE
 
 
-def _read(stored: StoredSession, store: Store, after: int, limit: int) -> tuple[Record, ...]:
-    return store.read(stored.scope, stored.session, after, limit)
+def _read(stored: StoredSession, store: Store, after: int, up_to: int) -> list[Record]:
+    found = store.read(stored.scope, stored.session, after, up_to - after)
+    if not found:
+        read_after(store, stored.scope, stored.session, stored.first_seq - 1, stored.tail.seq)  # raises
+    return [record for record in found if record.seq <= up_to]  # after a gap there are later ones
 
 
 def _with_plugin(

@@ -10,7 +10,7 @@ from attrs import field, frozen
 from agentrail.abc.store import Store, StoredSession
 from agentrail.core.journal.file_changes import FilesBehind, files_behind
 from agentrail.core.journal.fold import Sources, first_state, walk
-from agentrail.core.journal.record import Record, Tail, join_blobs
+from agentrail.core.journal.record import Record, Tail, join_blobs, tail_of
 from agentrail.core.journal.recorded_steps import whole_body
 from agentrail.core.journal.replay import ReplayStep, begins, steps_from
 from agentrail.core.journal.step_explanation import ExplainedStep, explained_step
@@ -20,12 +20,12 @@ from agentrail.core.protocol.signals import EffectOutcome
 from agentrail.core.session.state import SessionState
 from agentrail.core.session.views import Snapshot, Status, snapshot_of
 from agentrail.core.stack.loaded_stack import Ask
-from agentrail.errors import CodecError, OptionError, PluginError, Trimmed, Unrevivable
+from agentrail.errors import CodecError, OptionError, Trimmed
 from agentrail.frozen import EMPTY, MAX_RECORD_LEVELS, frozen_json
 from agentrail.messages import JsonObject, Message
 from agentrail.otp.guarded_calls import repr_of
 from agentrail.runtime.arguments import fault_of_whole
-from agentrail.runtime.session_loader import PluginFinder, fold_sources, read_after, state_behind
+from agentrail.runtime.session_loader import PluginFinder, fold_sources, read_after, record_at, state_behind
 
 _LOOKED_BACK: Final = 200
 
@@ -91,27 +91,23 @@ class Journal:
         self.store: Store = store
         self.stored: StoredSession = stored
         self._finder = finder
-        self._ask = ask
+        self.ask: Ask = ask
 
     def entries(self, after: int, limit: int) -> tuple[JournalEntry, ...]:
         return journal_entries(self.store, self.stored, after, limit)
 
     def state_behind(self, number: int) -> SessionState:
         self.check_number(number)
-        try:
+        with self._finder.naming_missing(self.stored.session):
             return self._state_behind(number)
-        except PluginError:
-            if self._finder.missing:
-                raise Unrevivable(self.stored.session, missing=tuple(self._finder.missing)) from None
-            raise
 
     def past_state(self, number: int) -> PastState:
         state = self.state_behind(number)
-        (record,) = self.store.read(self.stored.scope, self.stored.session, number - 1, 1)
+        at_ms = record_at(self.store, self.stored, number).at_ms
         return PastState(
             number=number,
-            at_ms=record.at_ms,
-            snapshot=snapshot_of(state.phase, state.data, record.at_ms),
+            at_ms=at_ms,
+            snapshot=snapshot_of(state.phase, state.data, at_ms),
             messages=state.data.history.messages[:],
         )
 
@@ -131,20 +127,13 @@ class Journal:
     def explained_steps(self, after: int, up_to: int, *, keeps_verdicts: bool = True) -> Iterator[ReplayStep]:
         stored, store = self.stored, self.store
         sources = msgspec.structs.replace(self._sources(), keeps_verdicts=keeps_verdicts)
-        records = read_after(store, stored.scope, stored.session, after, up_to)
-        tail = Tail()
-        try:
+        start, tail = None, Tail()
+        with self._finder.naming_missing(stored.session):
             if after:
-                start = self._state_behind(after)
-                (last,) = store.read(stored.scope, stored.session, after - 1, 1)
-                tail = Tail(seq=last.seq, epoch=last.epoch, hash=last.hash)
-            else:
-                start = first_state(records, sources)
+                start, tail = self._state_behind(after), tail_of((record_at(store, stored, after),))
+            records = read_after(store, stored.scope, stored.session, after, up_to)
+            start = first_state(records, sources) if start is None else start
             yield from steps_from(start, records, tail=tail, sources=sources, explains=True)
-        except PluginError:
-            if self._finder.missing:
-                raise Unrevivable(stored.session, missing=tuple(self._finder.missing)) from None
-            raise
 
     def _beginning_of(self, effect_id: EffectId, before: int) -> int | None:
         """Return the record that began an effect. None if it was dropped. It is usually a few records earlier."""
@@ -181,7 +170,7 @@ class Journal:
         return turns[turn - 1].record
 
     def turns(self) -> tuple[PastTurn, ...]:
-        records = read_after(self.store, self.stored.scope, self.stored.session, 0)
+        records = read_after(self.store, self.stored.scope, self.stored.session, 0, self.stored.tail.seq)
         sources = self._sources()
         return past_turns(walk(first_state(records, sources), records, sources=sources))
 
@@ -204,26 +193,25 @@ class Journal:
         return low
 
     def _events_behind(self, number: int) -> int:
-        (record,) = self.store.read(self.stored.scope, self.stored.session, number - 1, 1)
-        return record.events
+        return record_at(self.store, self.stored, number).events
 
     def calls_behind(self, number: int) -> tuple[CallBehind, ...]:
         stored = self.stored
-        records = read_after(self.store, stored.scope, stored.session, number)
-        (last,) = self.store.read(stored.scope, stored.session, number - 1, 1)
-        tail = Tail(seq=last.seq, epoch=last.epoch, hash=last.hash)
-        return calls_behind(walk(self._state_behind(number), records, tail=tail, sources=self._sources()))
+        start, tail = self._state_behind(number), tail_of((record_at(self.store, stored, number),))
+        records = read_after(self.store, stored.scope, stored.session, number, stored.tail.seq)
+        return calls_behind(walk(start, records, tail=tail, sources=self._sources()))
 
     def files_behind(self, number: int) -> FilesBehind:
         self.check_number(number)
         stored, store = self.stored, self.store
-        return files_behind(read_after(store, stored.scope, stored.session, number), store.blob)
+        records = read_after(store, stored.scope, stored.session, number, stored.tail.seq)
+        return files_behind(records, store.blob)
 
     def _sources(self) -> Sources:
-        return fold_sources(self.store, self.stored, self._finder, self._ask)
+        return fold_sources(self.store, self.stored, self._finder, self.ask)
 
     def _state_behind(self, number: int) -> SessionState:
-        return state_behind(self.store, self.stored, self._finder, self._ask, number)
+        return state_behind(self.store, self.stored, self._finder, self.ask, number)
 
 
 def journal_entries(store: Store, stored: StoredSession, after: int, limit: int) -> tuple[JournalEntry, ...]:

@@ -364,7 +364,8 @@ class Journals:
             OptionError: Your move: there is no store, or an invalid argument.
             SessionNotFound: Your move: the store has no session with this id.
             Trimmed: The requested records were dropped. `first` is the first remaining one.
-            Unrevivable, Erased, JournalCorrupt: Same as `stored_state`, for records of a plugin.
+            Unrevivable, Erased: Same as `stored_state`, for records of a plugin.
+            JournalCorrupt: A record is missing, or damaged for a search by plugin.
             StoreUnavailable, CodecError: It cannot be read.
 
         Cancellation: At once. The work runs in a thread, at most four at a time.
@@ -637,9 +638,6 @@ class Journals:
             fault_of_choice("format", format, ("jsonl", "markdown", "otlp")),
             fault_of_flag("content", content),
         )
-        await trio.lowlevel.checkpoint()
-        keeping = self._shared.store_of("export_session")
-        finder, watch = self._code_of(session_id)
 
         def export(journal: Journal) -> bytes:
             store, stored = journal.store, journal.stored
@@ -647,16 +645,13 @@ class Journals:
                 data = b"".join(export_stored(store, stored, content=content))
                 return leaving_export(data, is_exact=content)
             if format == "otlp":
-                return leaving_export(
-                    b"".join(export_spans(store, stored, watch, content=content)), is_exact=False
-                )
+                spans = b"".join(export_spans(store, stored, journal.ask, content=content))
+                return leaving_export(spans, is_exact=False)
             state = journal.state_behind(stored.tail.seq)
             text = render_markdown(state.data.history.messages[:], content=content)
             return leaving_export(text.encode(), is_exact=False)
 
-        return await keeping.fold(
-            partial(_read_stored, keeping.store, scope, session_id, finder, watch, export)
-        )
+        return await self._fold("export_session", session_id, scope, (), export)
 
     async def import_session(self, data: bytes) -> tuple[SessionId, ...]:
         """Write the sessions of a `jsonl` export into the store, bit for bit. None of them starts to run.

@@ -16,7 +16,7 @@ from agentrail.core.journal.spans import JournalSpan, SessionSpans, encode_otlp
 from agentrail.core.protocol.effects import Publish
 from agentrail.core.session.fork import config_of_fork, forked_state
 from agentrail.core.stack.loaded_stack import Ask
-from agentrail.errors import AlreadyExists, CodecError, Fenced, OptionError, PluginError, Trimmed, Unrevivable
+from agentrail.errors import AlreadyExists, CodecError, Fenced, OptionError, Trimmed
 from agentrail.messages import AssistantMessage, Message, SessionId, Text, ToolCall, ToolMessage
 from agentrail.runtime.journal_state import Journal
 from agentrail.runtime.persistence import ENGINE
@@ -34,7 +34,7 @@ def export_stored(store: Store, stored: StoredSession, *, content: bool = True) 
     for one in stored_tree_of(store, stored):
         if one.first_seq > 1 and content:
             raise Trimmed(one.session, first=one.first_seq)
-        records = read_after(store, one.scope, one.session, one.first_seq - 1)
+        records = read_after(store, one.scope, one.session, one.first_seq - 1, one.tail.seq)
         head = _head_of(one)
         yield from encode_export(head, records, store.blob) if content else encode_sizes(head, records)
 
@@ -66,18 +66,13 @@ def stored_spans(store: Store, one: StoredSession, ask: Ask, made: SessionSpans)
     if one.first_seq > 1:
         raise Trimmed(one.session, first=one.first_seq)
     finder, found = PluginFinder({}), list[JournalSpan]()
-    try:
-        for step in steps(
-            read_after(store, one.scope, one.session, 0), fold_sources(store, one, finder, ask)
-        ):
+    with finder.naming_missing(one.session):
+        records = read_after(store, one.scope, one.session, 0, one.tail.seq)
+        for step in steps(records, fold_sources(store, one, finder, ask)):
             made.user_data = step.walked.after.data.config.user_data
             for effect in step.walked.effects:
                 if isinstance(effect, Publish):
                     found += made.feed(effect.event)
-    except PluginError:
-        if finder.missing:
-            raise Unrevivable(one.session, missing=tuple(finder.missing)) from None
-        raise
     return found
 
 

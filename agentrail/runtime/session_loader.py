@@ -4,6 +4,7 @@ import importlib
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -30,7 +31,15 @@ from agentrail.core.session.state import SessionConfig, SessionState
 from agentrail.core.session.state_codec import begun_in, decode_config, decode_session
 from agentrail.core.stack.loaded_stack import Ask
 from agentrail.core.stack.plugin import Plugin
-from agentrail.errors import CodecError, Erased, PluginError, StillNeeded, Trimmed, Unrevivable
+from agentrail.errors import (
+    CodecError,
+    Erased,
+    JournalCorrupt,
+    PluginError,
+    StillNeeded,
+    Trimmed,
+    Unrevivable,
+)
 from agentrail.events import Event
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
@@ -103,6 +112,16 @@ class PluginFinder:
             self.missing[f"plugin {record.name!r} (version {record.version!r}, from {record.origin})"] = None
         return found
 
+    @contextmanager
+    def naming_missing(self, session: SessionId) -> Iterator[None]:
+        """Raise Unrevivable in place of a PluginError if code is missing."""
+        try:
+            yield
+        except PluginError:
+            if self.missing:
+                raise Unrevivable(session, missing=tuple(self.missing)) from None
+            raise
+
 
 def _made_at(record: PluginRecord) -> Any:
     found = found_at(record.origin)
@@ -173,7 +192,7 @@ def _beginning_of(store: Store, stored: StoredSession) -> tuple[bytes, str]:
         for snapshot in store.snapshots(stored.scope, stored.session, stored.tail.seq):
             if is_sound(snapshot):
                 return snapshot.state, ""
-    (first,) = store.read(stored.scope, stored.session, stored.first_seq - 1, 1)
+    first = record_at(store, stored, stored.first_seq)
     if first.kind == ERASED:
         raise Erased(stored.session, first.seq)
     if first.seq > 1:
@@ -197,16 +216,12 @@ def revive(store: Store, stored: StoredSession, finder: PluginFinder, ask: Ask) 
         SessionNotFound, Trimmed, StoreUnavailable: Same as `Store.read`.
     """
     sources = fold_sources(store, stored, finder, ask)
-    try:
+    with finder.naming_missing(stored.session):
         start, tail, begun = newest_snapshot(store, stored, finder, ask)
         records = read_after(store, stored.scope, stored.session, tail.seq, stored.tail.seq)
         if start is None:
             start = first_state(records, sources)
         folded, events = _fold(start, records, tail, begun, sources)
-    except PluginError:
-        if finder.missing:
-            raise Unrevivable(stored.session, missing=tuple(finder.missing)) from None
-        raise
     return struct_from(Revived, folded, stored=stored, events=events, snapshot=tail.seq)
 
 
@@ -254,10 +269,8 @@ def stored_of(store: Store, scope: str, session_id: SessionId) -> StoredSession:
     Raises:
         SessionNotFound: Your move: it does not exist. `nearest` has similar ids.
     """
-    stored = store.get(scope, session_id)
-    while stored is None:
+    while (stored := store.get(scope, session_id)) is None:  # or it is just being created
         store.read(scope, session_id, 0, 1)  # raises with similar ids
-        stored = store.get(scope, session_id)  # it was just created
     return stored
 
 
@@ -272,16 +285,26 @@ def all_sessions(store: Store, filters: Filters) -> Iterator[StoredSession]:
 def read_after(
     store: Store, scope: str, session: SessionId, after: int, up_to: int | None = None
 ) -> tuple[Record, ...]:
-    """Read all records after a number, up to another one or to the end. This blocks."""
+    """Read all records after a number, up to another one, which must exist, or to the end. This blocks."""
     records: list[Record] = []
     while up_to is None or after < up_to:
         limit = _PAGE if up_to is None else min(_PAGE, up_to - after)
         page = store.read(scope, session, after, limit)
         records += page
+        after = page[-1].seq if page else after
         if len(page) < limit:
             break
-        after = page[-1].seq
+    if up_to is not None and after < up_to:  # a record that the row of the session names
+        raise JournalCorrupt(session, after + 1, why="it is missing")
     return tuple(records)
+
+
+def record_at(store: Store, stored: StoredSession, number: int) -> Record:
+    """Read one record up to the last one that its row names, or raise JournalCorrupt. This blocks."""
+    for record in store.read(stored.scope, stored.session, number - 1, 1):
+        if record.seq == number:
+            return record
+    raise JournalCorrupt(stored.session, number, why="it is missing")
 
 
 def check_may_trim(store: Store, scope: str, session_id: SessionId, before: int, *, seen: int = 0) -> int:

@@ -9,7 +9,7 @@ from attrs import evolve, field, frozen
 
 from agentrail.abc.store import Filters, Store, StoredSession
 from agentrail.core.journal.fold import Sources, Walked, first_state, walk
-from agentrail.core.journal.record import Record, Tail
+from agentrail.core.journal.record import Record, Tail, tail_of
 from agentrail.core.journal.usage import (
     Spending,
     join_spendings,
@@ -20,6 +20,7 @@ from agentrail.core.session.state import SessionState
 from agentrail.core.session.views import model_of
 from agentrail.core.stack.loaded_stack import Ask
 from agentrail.errors import AgentrailError, Erased, SessionNotFound, StoreUnavailable
+from agentrail.frozen import EMPTY
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.runtime.plugin_watch import QuietWatch
@@ -161,32 +162,24 @@ class SpendingBook:
                 yield walked
 
         told = spendings_in(steps())
-        if records:
-            end = records[-1]
-            tail = Tail(seq=end.seq, epoch=end.epoch, hash=end.hash)
-        self._states[key] = (tail, last)
+        self._states[key] = (tail_of(records[-1:], tail), last)
         while len(self._states) > MAX_KEPT_STATES:
             self._states.popitem(last=False)
         return told
 
 
 def _described(store: Store, stored: StoredSession) -> SessionSpending:
-    told = SessionSpending(
-        session_id=stored.session,
-        root_id=stored.root,
-        scope=stored.scope,
-        agent_id="",
-        user_id="",
-    )
     try:
         data = opening_of(store, stored).config.user_data
     except StoreUnavailable:
         raise
     except (AgentrailError, msgspec.MsgspecError):
-        return told
+        data = EMPTY
     agent_id, user_id = data.get("agent_id"), data.get("user_id")
-    return evolve(
-        told,
+    return SessionSpending(
+        session_id=stored.session,
+        root_id=stored.root,
+        scope=stored.scope,
         agent_id=agent_id if isinstance(agent_id, str) else "",
         user_id=user_id if isinstance(user_id, str) else "",
     )
