@@ -129,10 +129,9 @@ def _folded(  # noqa: PLR0913, PLR0917 - same arguments
     if any(one.kind == REWOUND and one.events > after for one in records):
         return ()  # the session was rewound past some of them, so they no longer count
     records = _up_to_event(records, before - 1)
-    if start is None:
-        start = first_state(records, sources)
     events: list[Event] = []
-    for walked in walk(start, records, tail=tail, sources=sources):
+    begun = first_state(records, sources) if start is None else start
+    for walked in walk(begun, records, tail=tail, sources=sources):
         if drift_of(walked) is not None:
             return ()
         events += [event for event in committed_events_of(walked) if after < number_of(event) < before]

@@ -110,10 +110,10 @@ def page_of_journal(journal: Journal, store: Store, wanted: WantedRecords) -> Jo
 
 def state_of_journal(journal: Journal, number: int, since: int | None) -> InspectedState:
     state = without_known_in(plain_state(journal.state_behind(number)))
-    if since is None:
-        return InspectedState(at=number, state=state, patch=None)
-    other = without_known_in(plain_state(journal.state_behind(since)))
-    return InspectedState(at=number, state=state, patch=json_patch(other, state))
+    patch = None
+    if since is not None:
+        patch = json_patch(without_known_in(plain_state(journal.state_behind(since))), state)
+    return InspectedState(at=number, state=state, patch=patch)
 
 
 def explanation_of_journal(journal: Journal, number: int) -> ExplainedStep:

@@ -1,6 +1,7 @@
 """Past states of a session: its journal is folded up to a number, in a worker thread, without effects or an event loop."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -229,7 +230,14 @@ def fault_of_number(name: str, value: object, *, needed: bool = False) -> str | 
 
 
 def entry_of(record: Record, store: Store) -> JournalEntry:
-    body: JsonObject = msgspec.json.decode(_shown_body(record, join_blobs(record.body, store.blob)))
+    try:
+        text = join_blobs(record.body, store.blob)
+        with suppress(CodecError):  # a newer version wrote it, so it is shown unchanged
+            text = whole_body(record.kind, record.at_ms, text)
+        body: JsonObject = msgspec.json.decode(text)
+    except (CodecError, msgspec.DecodeError, RecursionError) as error:
+        message = f"record {record.seq} of session {record.session!r} ({record.kind}) cannot be read: {error}"
+        raise CodecError(message, path="$") from error
     return JournalEntry(
         number=record.seq,
         at_ms=record.at_ms,
@@ -240,10 +248,3 @@ def entry_of(record: Record, store: Store) -> JournalEntry:
         epoch=record.epoch,
         hash=record.hash.hex(),
     )
-
-
-def _shown_body(record: Record, body: bytes) -> bytes:
-    try:
-        return whole_body(record.kind, record.at_ms, body)
-    except CodecError:  # a newer version wrote it, so it is shown unchanged
-        return body

@@ -358,9 +358,8 @@ def state_behind(
         raise Trimmed(stored.session, first=oldest[-1].seq if oldest else stored.first_seq)
     records = read_after(store, stored.scope, stored.session, tail.seq, number)
     sources = fold_sources(store, stored, finder, ask)
-    if start is None:
-        start = first_state(records, sources)
-    return fold(start, records, tail=tail, sources=sources).state
+    begun = first_state(records, sources) if start is None else start
+    return fold(begun, records, tail=tail, sources=sources).state
 
 
 def newest_snapshot(  # noqa: PLR0913 - its conditions, by name

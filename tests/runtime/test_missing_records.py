@@ -1,4 +1,4 @@
-"""A stored journal that lost records: each reader names the first missing one, and no other session is affected."""
+"""A stored journal with missing or unreadable records: each reader names the first, and no other session is affected."""
 
 from functools import partial
 
@@ -6,7 +6,7 @@ import apsw
 import pytest
 import trio
 
-from agentrail.errors import JournalCorrupt
+from agentrail.errors import CodecError, JournalCorrupt
 from agentrail.runtime.journal_inspection import WantedRecords
 from agentrail.stores.sqlite import SqliteStore
 from tests.runtime.rig import on_bounded_time, open_over, saying
@@ -29,8 +29,8 @@ READS = {
 }
 
 
-async def lose(path, which):
-    """Store two sessions, and remove some records of the first."""
+async def lose(path, which, how="DELETE FROM record"):
+    """Store two sessions, and remove or change some records of the first."""
     store = SqliteStore(path)
     async with open_over(store) as supervisor:
         for session in ("s-1", "s-2"):
@@ -39,7 +39,7 @@ async def lose(path, which):
                 await started.ask(prompt)
     store.close()
     with apsw.Connection(str(path)) as connection:
-        connection.execute(f"DELETE FROM record WHERE session = 's-1' AND {which}")  # noqa: S608 - by hand
+        connection.execute(f"{how} WHERE session = 's-1' AND {which}")
     connection.close()
     return SqliteStore(path)
 
@@ -92,3 +92,19 @@ async def test_records_next_to_a_gap_are_listed_once(tmp_path):
     numbers = [one.number for one in forth]
     assert numbers == [1, 2, 3, *range(5, numbers[-1] + 1)]
     assert [one.number for one in reversed(back)] == numbers
+
+
+async def test_an_unreadable_record_is_named_by_lists(tmp_path):
+    """Lists do not check hashes, so they meet a body that a disk has cut off. Those before it are still listed."""
+    store = await lose(tmp_path / "s.db", "seq = 4", "UPDATE record SET body = substr(body, 1, 9)")
+    async with open_over(store) as supervisor:
+        for read in (
+            partial(supervisor.stored_journal, "s-1"),
+            partial(supervisor.find_records, "s-1", WantedRecords(text="Hi")),
+        ):
+            with pytest.raises(
+                CodecError, match=r"record 4 of session 's-1' \(stream_started\) cannot be read"
+            ):
+                await read()
+        assert len(await supervisor.stored_journal("s-1", limit=3)) == 3
+    store.close()

@@ -494,8 +494,8 @@ def join_blobs(body: bytes, get: Callable[[str], bytes | None]) -> bytes:
 
     try:
         return msgspec.json.encode(whole(msgspec.json.decode(body)))
-    except RecursionError as error:
-        raise _too_deep() from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _unreadable(error) from error
 
 
 def blobs_of(body: bytes) -> frozenset[str]:
@@ -505,7 +505,7 @@ def blobs_of(body: bytes) -> frozenset[str]:
 
     def found(value: Any) -> Iterator[str]:
         if isinstance(value, dict):
-            if _own_mark(value) == _BLOB:
+            if _own_mark(value) == _BLOB and isinstance(value[_BLOB], str):  # `join_blobs` refuses others
                 yield value[_BLOB]
                 return
             for item in value.values():
@@ -516,12 +516,13 @@ def blobs_of(body: bytes) -> frozenset[str]:
 
     try:
         return frozenset(found(msgspec.json.decode(body)))
-    except RecursionError as error:
-        raise _too_deep() from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _unreadable(error) from error
 
 
-def _too_deep() -> CodecError:
-    message = "not a body of a record: it is nested too deeply to be read; pass what was written as one"
+def _unreadable(error: Exception) -> CodecError:
+    why = "it is nested too deeply to be read" if isinstance(error, RecursionError) else error
+    message = f"not a body of a record: {why}; pass what was written as one"
     return CodecError(message, path="$")
 
 

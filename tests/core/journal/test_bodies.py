@@ -98,16 +98,19 @@ def test_a_text_above_the_limit_is_kept_apart_and_looked_at_when_it_comes_back()
         bodies.join_blobs(stored, dict.fromkeys(blobs, b"other").get)
     with pytest.raises(CodecError, match="a large value is missing: 3"):
         bodies.join_blobs(b'{"a":{"$blob":3}}', blobs.get)
+    assert bodies.blobs_of(b'{"a":{"$blob":[3]}}') == frozenset()
 
 
 def test_a_body_that_no_journal_could_hold_is_refused():
-    """Half of a character, and by both readers of large values what is nested too deeply."""
+    """Half of a character, and by both readers of large values what is nested too deeply or cut off."""
     with pytest.raises(CodecError, match="no closed record that can be stored: a lone surrogate"):
         bodies.encode_body(bodies.ClosedBody(reason="\ud800"))
     deep = b'{"blob":' * 60_000 + b"1" + b"}" * 60_000
     for read in (bodies.blobs_of, lambda body: bodies.join_blobs(body, lambda _: None)):
         with pytest.raises(CodecError, match="nested too deeply"):
             read(deep)
+        with pytest.raises(CodecError, match="not a body of a record: Input data was truncated"):
+            read(b'{"a":{"$blob":"abc"}')
 
 
 def test_large_texts_are_freed_without_the_collector():
