@@ -54,6 +54,7 @@ from agentrail.otp.guarded_calls import repr_of
 from agentrail.plugins.skill_listing import SKILLS_SECTION, SkillSelector
 from agentrail.plugins.skills_of_agent import OF_AGENT, AgentSkillListing
 from agentrail.runtime.agent import Agent, AgentRole
+from agentrail.runtime.arguments import all_items
 from agentrail.runtime.base_prompt import BASE_PROMPT
 from agentrail.runtime.keywords import OwnKeywords
 from agentrail.runtime.session_options import faults_of_value
@@ -75,6 +76,13 @@ _LISTS: Final = (
     "fallback_models",
     "immune_tools",
     "context_providers",
+)
+
+_TYPES: Final = (
+    (str, "a text", ("name", "description")),
+    (bool, "True or False", ("background", "wake", "handoff", "may_bypass")),
+    (PromptLayers, "PromptLayers(…), or None", ("prompt",)),
+    (SkillUse | None, "SkillUse(skills=read_skills(…)), as with_skills makes it", ("skills",)),
 )
 
 
@@ -145,35 +153,26 @@ class Blueprint(AgentRole):
         Raises:
             OptionError: Your move: unknown options or wrong values, all faults at once.
         """
+        agents = all_items(agents)
         options: dict[str, Any] = {"model": model, "agents": agents or None, **given}
-        options = {key: value for key, value in options.items() if value is not None}
-        permissions = tuple(permissions)
-        faults = [*_faults_of_agents(agents)]
-        faults += [f"{said.place}: {fault}" for said, fault in faults_of_policies(permissions)]
-        use: Any = skills
-        if use is not None and not isinstance(use, SkillUse):
-            faults.append(
-                f"skills is {repr_of(skills):.80}: expected SkillUse(skills=read_skills(…)), as with_skills makes it"
-            )
-        for key, value in options.items():
-            if key != "agents":
-                faults += faults_of_value(key, value)
-        if not faults:
-            faults += faults_of_plugin_entries(options.get("plugins", ()))
-        OptionError.raise_for([f"blueprint {repr_of(name):.80}: {fault}" for fault in faults])
         self.__attrs_init__(
             name=name,
             description=description,
-            capabilities=placed(capabilities, lambda one: one.name),
+            capabilities=all_items(capabilities),
             background=background,
             wake=wake,
             handoff=handoff,
-            prompt=prompt or PromptLayers(),
-            permissions=permissions,
+            prompt=PromptLayers() if prompt is None else prompt,
+            permissions=all_items(permissions),
             may_bypass=may_bypass,
             skills=skills,
-            given=MappingProxyType({key: _frozen(key, value) for key, value in options.items()}),
+            given={key: value for key, value in options.items() if value is not None},
         )
+        faults = [*_faults_of_items("agents", agents, Agent, Blueprint), *_faults_of(self)]
+        OptionError.raise_for([f"blueprint {repr_of(name):.80}: {fault}" for fault in faults])
+        object.__setattr__(self, "capabilities", placed(self.capabilities, lambda one: one.name))
+        sound = {key: _frozen(key, value) for key, value in self.given.items()}
+        object.__setattr__(self, "given", MappingProxyType(sound))
 
     @staticmethod
     def coding() -> "Blueprint":
@@ -233,7 +232,8 @@ class Blueprint(AgentRole):
             OptionError: Your move: see `Blueprint`.
         """
         own = {one.name: getattr(self, one.name) for one in attrs.fields(Blueprint) if one.name != "given"}
-        return Blueprint(**{**own, **self.given, **fields})
+        changed = {**own, **self.given, **fields}
+        return Blueprint(**{key: value for key, value in changed.items() if value is not None})
 
     def options(self) -> Mapping[str, Any]:
         """Return the options of a session, by name. Arguments of `start_session` take precedence.
@@ -476,11 +476,26 @@ def _frozen_entry(entry: PluginEntry) -> PluginEntry:
     return (entry[0], frozen_json(entry[1])) if isinstance(entry, tuple) else entry
 
 
-def _faults_of_agents(agents: Any) -> list[str]:
-    if isinstance(agents, str | Mapping) or not isinstance(agents, Iterable):
-        return [f"agents is {repr_of(agents):.80}: expected a sequence of Agent or Blueprint"]
+def _faults_of(blueprint: Blueprint) -> list[str]:
+    faults = _faults_of_items("capabilities", blueprint.capabilities, Capability)
+    policies = blueprint.permissions
+    unread = _faults_of_items("permissions", policies, PolicySettings)
+    faults += unread or [f"{said.place}: {fault}" for said, fault in faults_of_policies(policies)]
+    for kind, expected, keys in _TYPES:
+        wrong = {key: one for key in keys if not isinstance(one := getattr(blueprint, key), kind)}
+        faults += [f"{key} is {repr_of(one):.80}: expected {expected}" for key, one in wrong.items()]
+    for key, value in blueprint.given.items():
+        if key != "agents":
+            faults += faults_of_value(key, value)
+    return faults or faults_of_plugin_entries(blueprint.given.get("plugins", ()))
+
+
+def _faults_of_items(name: str, given: Any, *kinds: type) -> list[str]:
+    expected = " or ".join(kind.__name__ for kind in kinds)
+    if not isinstance(given, tuple):
+        return [f"{name} is {repr_of(given):.80}: expected a sequence of {expected}"]
     return [
-        f"agents has {repr_of(one):.80}: expected Agent(name=…, description=…) or Blueprint(…)"
-        for one in agents
-        if not isinstance(one, Agent | Blueprint)
+        f"{name} has {repr_of(one):.80}: expected {expected}(…)"
+        for one in given
+        if not isinstance(one, kinds)
     ]

@@ -1,20 +1,20 @@
 """`Capability`: a named bundle of tools, plugins and prompt sections."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from attrs import field, frozen
 
 from agentrail.abc import Tool
-from agentrail.blueprints.system_prompt import Section, faults_of_sections
+from agentrail.blueprints.system_prompt import Section, all_sections, faults_of_sections
 from agentrail.core.stack.loaded_stack import PluginEntry, call_handler, parts_of_entry, sound_plugin
 from agentrail.core.stack.plugin import SAFETY_BELOW, Plugin
 from agentrail.errors import OptionError, PluginError
 from agentrail.frozen import EMPTY, TooDeep, frozen_json, same_json
 from agentrail.messages import JsonObject
 from agentrail.otp.guarded_calls import repr_of
-from agentrail.runtime.session_options import TOOL_MEMBERS, fault_of_tool
+from agentrail.runtime.arguments import all_items, fault_of_text, refuse
+from agentrail.runtime.session_options import faults_of_value
 
 _T = TypeVar("_T")
 
@@ -62,15 +62,11 @@ def keys_of_sections(entries: Iterable[PluginEntry]) -> tuple[str, ...]:
 
 
 def _all_tools(tools: Iterable[Tool]) -> tuple[Tool, ...]:
-    return tuple(tools)
+    return all_items(tools)
 
 
 def _all_plugins(plugins: Iterable[PluginEntry]) -> tuple[PluginEntry, ...]:
-    return tuple(plugins)
-
-
-def _frozen_sections(sections: Mapping[str, Section]) -> Mapping[str, Section]:
-    return MappingProxyType(dict(sections))
+    return all_items(plugins)
 
 
 @frozen(kw_only=True)
@@ -84,31 +80,24 @@ class Capability:
         sections: Its sections of the system prompt, by key. A later capability's text replaces an equal key. Texts, or pure functions of `PromptContext`.
 
     Raises:
-        OptionError: Your move: an item is not a tool, or not a plugin.
+        OptionError: Your move: a name or section that is not text, or an item that is not a tool, or not a plugin.
     """
 
     name: str
     tools: Sequence[Tool] = field(default=(), converter=_all_tools)
     plugins: Sequence[PluginEntry] = field(default=(), converter=_all_plugins)
-    sections: Mapping[str, Section] = field(default=EMPTY, converter=_frozen_sections)
+    sections: Mapping[str, Section] = field(default=EMPTY, converter=all_sections)
 
     def __attrs_post_init__(self) -> None:
-        faults = [*_faults_of_tools(self.tools), *faults_of_plugin_entries(self.plugins)]
+        refuse(fault_of_text("the name of a capability", self.name))
+        faults = [*faults_of_value("tools", self.tools), *faults_of_plugin_entries(self.plugins)]
         faults += faults_of_sections(self.sections)
-        OptionError.raise_for([f"capability {self.name!r}: {fault}" for fault in faults])
-
-
-def _faults_of_tools(tools: Iterable[object]) -> list[str]:
-    return [
-        f"{repr_of(tool):.80} is not a tool, which has {', '.join(TOOL_MEMBERS)}: {fault}"
-        for tool in tools
-        if (fault := fault_of_tool(tool)) is not None
-    ]
+        OptionError.raise_for([f"capability {self.name!r:.80}: {fault}" for fault in faults])
 
 
 def faults_of_plugin_entries(plugins: Iterable[Any]) -> list[str]:
-    faults: list[str] = []
-    for entry in plugins:
+    faults = faults_of_value("plugins", plugins)
+    for entry in () if faults else plugins:
         try:
             name_of_plugin(entry)
         except PluginError as error:

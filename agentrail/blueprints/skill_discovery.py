@@ -7,7 +7,7 @@ import difflib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import attrs
 from attrs import frozen
@@ -31,6 +31,7 @@ from agentrail.plugins.permission_rules import RuleFault, read_permission_rule
 from agentrail.plugins.skill_guard import SKILL_TOOLS
 from agentrail.plugins.skill_listing import SkillSelector
 from agentrail.plugins.skills_of_agent import AgentSkillGuard, AgentSkillListing
+from agentrail.runtime.arguments import fault_of_choice, fault_of_object, refuse
 from agentrail.tools.skill import SKILL_FILE, SkillSearch, SkillTool, mount_skills, without_skills
 from agentrail.tools.skill_files import (
     FoundSkillFile,
@@ -78,6 +79,10 @@ class SkillUse:
     skills: SkillSet
     tools: ToolsMode = "restrict"
     selector: SkillSelector | None = None
+
+    def __attrs_post_init__(self) -> None:
+        modes = get_args(ToolsMode)
+        refuse(fault_of_object("skills", self.skills, SkillSet), fault_of_choice("tools", self.tools, modes))
 
     def equip(
         self, tools: Sequence[Tool], plugins: Sequence[PluginEntry]

@@ -16,9 +16,10 @@ from agentrail.core.policy.request_context import fixed_tokens_of
 from agentrail.core.session.state import PromptMode
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import OptionError
-from agentrail.frozen import EMPTY, frozen_json
+from agentrail.frozen import EMPTY, FrozenDict
 from agentrail.otp.crash_text import describe_bug
-from agentrail.otp.guarded_calls import call_guarded
+from agentrail.otp.guarded_calls import call_guarded, repr_of
+from agentrail.runtime.session_options import frozen_mapping
 
 BASE_KEY: Final = "base"
 OWN_KEY: Final = "blueprint"
@@ -60,8 +61,9 @@ Section: TypeAlias = str | Callable[[PromptContext], str | None]
 """A text with `${name}` placeholders, or a pure function that returns the final text, or None for no section."""
 
 
-def _frozen_sections(sections: Mapping[str, Section]) -> Mapping[str, Section]:
-    return MappingProxyType(dict(sections))
+def all_sections(sections: Mapping[str, Section]) -> Mapping[str, Section]:
+    given: Any = sections
+    return MappingProxyType(dict(given)) if isinstance(given, Mapping) else given
 
 
 @frozen(kw_only=True)
@@ -76,16 +78,17 @@ class PromptLayers:
         OptionError: Your move: not a text, or a key reserved for a layer.
     """
 
-    sections: Mapping[str, Section] = field(default=EMPTY, converter=_frozen_sections)
-    replace: Mapping[str, Any] = field(default=EMPTY, converter=frozen_json)
+    sections: Mapping[str, Section] = field(default=EMPTY, converter=all_sections)
+    replace: Mapping[str, Any] = field(default=EMPTY, converter=frozen_mapping)
 
     def __attrs_post_init__(self) -> None:
         faults = faults_of_sections(self.sections)
-        faults += [
-            f"prompt.replace of {key!r:.80} is not text"
-            for key, text in self.replace.items()
-            if not isinstance(text, str)
-        ]
+        given: Any = self.replace
+        if isinstance(given, FrozenDict):
+            wrong = [key for key, text in given.items() if not isinstance(text, str)]
+            faults += [f"prompt.replace of {repr_of(key):.80} is not text" for key in wrong]
+        else:
+            faults.append("prompt.replace is not a mapping, or nested too deeply: expected texts by keys")
         OptionError.raise_for(faults)
 
 
@@ -117,14 +120,16 @@ class PromptSection:
         return fixed_tokens_of(self.text, Toolbox())
 
 
-def faults_of_sections(sections: Mapping[Any, Any]) -> list[str]:
-    faults = []
+def faults_of_sections(sections: Any) -> list[str]:
+    if not isinstance(sections, Mapping):
+        return [f"sections is {repr_of(sections):.80}: expected texts, or functions that return one, by key"]
+    faults: list[str] = []
     for key, section in sections.items():
         if not isinstance(section, str) and not callable(section):
-            faults.append(f"section {key!r:.80} is neither text nor a function that returns text")
+            faults.append(f"section {repr_of(key):.80} is neither text nor a function that returns text")
         elif not isinstance(key, str) or not key or key in RESERVED_KEYS:
             faults.append(
-                f"section {key!r:.80} has a key that is reserved for the layers ({', '.join(sorted(RESERVED_KEYS))}), or none"
+                f"section {repr_of(key):.80} has a key that is reserved for the layers ({', '.join(sorted(RESERVED_KEYS))}), or none"
             )
     return faults
 

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Final, TypeAlias, cast, get_args
+from typing import Any, Final, TypeAlias, TypeVar, cast, get_args
 
 import attrs
 from msgspec.structs import astuple
@@ -22,6 +22,8 @@ from agentrail.otp.guarded_calls import repr_of
 from agentrail.runtime.session_keys import fault_of_scope
 from agentrail.runtime.session_options import fault_of_tool, is_provider
 
+_T = TypeVar("_T")
+
 MAX_SOURCE_CHARACTERS: Final = 200
 MAX_REASON_CHARACTERS: Final = 1_000
 _DOOR: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
@@ -33,6 +35,12 @@ def refuse(*faults: str | None) -> None:
     found = [fault for fault in faults if fault is not None]
     if found:
         raise OptionError(found)
+
+
+def all_items(given: Iterable[_T]) -> tuple[_T, ...]:
+    """Return the items as a tuple. A value without items is returned unchanged, so that a check can name it."""
+    value: Any = given
+    return tuple(value) if isinstance(value, Iterable) and not isinstance(value, str | Mapping) else value
 
 
 def fault_of_text(name: str, value: object) -> str | None:

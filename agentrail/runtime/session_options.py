@@ -115,7 +115,7 @@ OTHER_WORDS: Final[Mapping[str, str]] = MappingProxyType(
 _SESSION_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
-def _frozen(value: Any) -> Any:
+def frozen_mapping(value: Any) -> Any:
     if value is EMPTY or value is None:
         return value
     try:
@@ -200,16 +200,16 @@ class SessionOptions:
     system_prompt: str | None = None
     prompt_mode: PromptMode = "full"
     base_prompt: bool = True
-    replace_sections: Mapping[str, str] = field(default=EMPTY, converter=_frozen)
+    replace_sections: Mapping[str, str] = field(default=EMPTY, converter=frozen_mapping)
     session_id: str | None = None
     scope: str = NO_SCOPE
     working_dir: str | os.PathLike[str] = "."
     sandbox: Sandbox | str | None = None
     messages: Sequence[Message] = ()
-    user_data: Mapping[str, JsonValue] = field(default=EMPTY, converter=_frozen)
+    user_data: Mapping[str, JsonValue] = field(default=EMPTY, converter=frozen_mapping)
     deps: object = field(default=None, repr=False, eq=False)
     # Contains the API key.
-    provider_opts: Mapping[str, Any] = field(default=EMPTY, converter=_frozen, repr=False)
+    provider_opts: Mapping[str, Any] = field(default=EMPTY, converter=frozen_mapping, repr=False)
     max_turns: int = 100
     on_max_turns: Literal["answer", "abort", "stop"] = "answer"
     compact_at_tokens: int = 170_000
@@ -227,7 +227,7 @@ class SessionOptions:
     group_id: str | None = None
     restart: Restart = "transient"
     budget: Budget | None = None
-    response_format: Mapping[str, JsonValue] | None = field(default=None, converter=_frozen)
+    response_format: Mapping[str, JsonValue] | None = field(default=None, converter=frozen_mapping)
     inline_tags: bool = True
     context_providers: Sequence[ContextProvider] = ()
     max_agents: int = 8
@@ -331,7 +331,7 @@ def _options_of(blueprint: Any, besides: Mapping[str, Any]) -> Mapping[str, Any]
 def faults_of_value(name: str, value: object) -> list[str]:
     if name not in _KNOWN:
         return [_unknown(name)]
-    return [fault for of, check in _BY_OPTION if of == name for fault in check(name, _frozen(value))]
+    return [fault for of, check in _BY_OPTION if of == name for fault in check(name, frozen_mapping(value))]
 
 
 def faults_of(options: SessionOptions) -> list[str]:

@@ -110,7 +110,9 @@ BY_HAND: Final = frozenset({
 
 FUNCTIONS: Final = (
     "Agent",
+    "Blueprint",
     "Budget",
+    "Capability",
     "Error",
     "Ok",
     "PromptSettings",

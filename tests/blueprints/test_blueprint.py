@@ -3,11 +3,12 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail import OptionError
-from agentrail.blueprints import CAPABILITIES, Blueprint, Capability
+from agentrail import Agent, OptionError
+from agentrail.blueprints import CAPABILITIES, Blueprint, Capability, PromptLayers
 from agentrail.blueprints.capability import name_of_plugin
 from agentrail.config.config_file import read_toml
 from agentrail.config.settings import join_files
+from agentrail.config.skill_set import SkillSet
 from agentrail.plugins import (
     HumanApproval,
     Permissions,
@@ -59,9 +60,52 @@ def test_all_that_is_wrong_is_said_at_once():
     with pytest.raises(OptionError, match="blueprint 'agent': mcp is 3: expected McpServer"):
         Blueprint(mcp=3)
     with pytest.raises(
-        OptionError, match=r"capability 'c': 3 is not a tool.*; capability 'c': section 'k' is neither text"
+        OptionError,
+        match=r"capability 'c': tools has 3: expected tools, .*; capability 'c': section 'k' is neither text",
     ):
         Capability(name="c", tools=[3], sections={"k": 1})
+
+
+@pytest.mark.parametrize(
+    ("make", "fault"),
+    [
+        (lambda: Blueprint(5), "blueprint 5: name is 5: expected a text"),
+        (lambda: Blueprint(description=b"x"), "description is b'x': expected a text"),
+        (lambda: Blueprint(may_bypass="no"), "may_bypass is 'no': expected True or False"),
+        (lambda: Blueprint(wake=1), "wake is 1: expected True or False"),
+        (lambda: Blueprint(prompt=5), r"prompt is 5: expected PromptLayers\(…\), or None"),
+        (lambda: Blueprint(capabilities=None), "capabilities is None: expected a sequence of Capability"),
+        (lambda: Blueprint(permissions="ab"), "permissions is 'ab': expected a sequence of PolicySettings"),
+        (lambda: Blueprint().with_capabilities(5), "capabilities has 5: expected Capability"),
+        (lambda: Blueprint().with_skills(5), r"skills is 5: expected SkillSet\(…\)"),
+        (lambda: Blueprint().with_skills(SkillSet(), tools="ask"), "tools is 'ask': expected 'restrict' or"),
+        (lambda: Capability(name=[]), r"capability \[\]: name is \[\]: expected a text"),
+        (
+            lambda: Capability(name="c", tools=None),
+            "capability 'c': tools is None: expected a sequence of tools",
+        ),
+        (lambda: Capability(name="c", plugins=5), "capability 'c': plugins is 5: expected a sequence"),
+        (lambda: Capability(name="c", sections="a"), "capability 'c': sections is 'a': expected texts"),
+        (lambda: PromptLayers(sections=None), "sections is None: expected texts"),
+        (lambda: PromptLayers(replace=[5]), "prompt.replace is not a mapping"),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_refused_by_name(make, fault):
+    """Where it is given, and not by an error of Python when a session starts."""
+    with pytest.raises(OptionError, match=fault):
+        make()
+
+
+def test_agents_can_come_from_a_generator():
+    """They are read once, so that the check leaves some for the blueprint."""
+    found = Blueprint(agents=(Agent(name=name, description="Looks.") for name in "ab"))
+    assert [one.name for one in found.options()["agents"]] == ["a", "b"]
+
+
+def test_none_removes_a_field_of_the_blueprint_as_it_removes_an_option():
+    """Then the field has its default."""
+    full = Blueprint("b", description="d", capabilities=[CAPABILITIES["files"]], max_turns=3)
+    assert full.override(name=None, description=None, capabilities=None, max_turns=None) == Blueprint()
 
 
 def test_an_agent_has_plugins_permissions_and_a_shape_of_its_own():
