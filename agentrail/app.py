@@ -37,6 +37,7 @@ from agentrail.errors import (
 )
 from agentrail.errors.advice import Advice, advise
 from agentrail.messages import SessionId
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.providers.demo import Demo
 from agentrail.providers.failures import Vendor, no_keys_shown
 from agentrail.providers.http import HttpClients
@@ -45,6 +46,7 @@ from agentrail.providers.model_names import likely_model, likely_provider, usual
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.provider_profiles import Profiles
 from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
+from agentrail.runtime.arguments import all_items
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.hibernation import Resume, Revive
 from agentrail.runtime.keywords import SessionKeywords
@@ -213,9 +215,9 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
 
     Cancellation: Sessions are stopped, shielded, for ten seconds at most, then a store opened here is closed.
     """
-    options = _store_options(store_patience, resume, revive, on_drift, hibernate_after, keep_days, keep_bytes)
-    options = evolve(options, durability=durability, advertise=advertise, lease=lease)
-    named = SharedNames(memories, notes, knowledge, embedder, tuple(mcp), telemetry, metrics, audit)
+    kept = keep_limits_of(keep_days, keep_bytes), hibernate_after
+    options = StoreOptions(store_patience, resume, revive, on_drift, durability, *kept, advertise, lease)
+    named = SharedNames(memories, notes, knowledge, embedder, all_items(mcp), telemetry, metrics, audit)
     async with _opened(shell_fallback, environ, scripts, deps_for, store, data_dir, options, named) as opened:
         yield opened
 
@@ -232,11 +234,23 @@ async def _opened(  # noqa: PLR0913, PLR0917 - what `open_supervisor` is given
     named: "SharedNames",
 ) -> AsyncIterator[SessionSupervisor]:
     need_trio()
+    types: tuple[tuple[str, object, Any, str], ...] = (
+        ("environ", environ, Mapping, "a mapping of texts"),
+        ("scripts", scripts, Mapping, "a mapping of models"),
+        ("deps_for", deps_for, Callable, "a function of a session id"),
+        ("revive", options.revive, Callable, "a function of a StoredOpening"),
+        ("data_dir", data_dir, str | os.PathLike, "a path"),
+    )
+    faults = [
+        f"{name} is of type {type(value).__name__}: expected {expected}, or None"
+        for name, value, kind, expected in types
+        if value is not None and not isinstance(value, kind)
+    ]
+    OptionError.raise_for([*faults, *_faults_of(scripts, store, options, named)])
     environment = os.environ if environ is None else environ
     check_choice("shell_fallback", shell_fallback, ShellFallback)
     make = partial(make_sandbox, shell_fallback=shell_fallback, environ=environment)
     known = MappingProxyType(dict(scripts or {}))
-    _check_options(known, store, options, named)
     async with (
         HttpClients() as http,
         opened_store(store, data_dir, environment, options.lease) as kept,
@@ -303,10 +317,16 @@ class SharedNames:
         yield from faults_of_knowledge(self.knowledge)
         yield from faults_of_embedder(self.embedder)
         yield from faults_of_telemetry(self.telemetry)
-        given: tuple[object, ...] = self.mcp  # untyped callers give anything
+        metrics: Any = self.metrics  # untyped callers give anything
+        given: Any = self.mcp
+        if metrics is not None and not offers(metrics, EventConsumer):
+            yield f"metrics is {repr_of(metrics):.80}: expected Metrics(), or None"
+        if not isinstance(given, tuple):
+            yield f"mcp is {repr_of(given):.80}: expected a sequence of McpServer"
+            return
         for one in given:
             if not offers(one, ToolServer):
-                yield f"mcp has {one!r:.80}: expected McpServer(name, command=…) or McpServer(name, url=…)"
+                yield f"mcp has {repr_of(one):.80}: expected McpServer(name, command=…) or McpServer(name, url=…)"
         names = [one.name for one in given if offers(one, ToolServer)]
         yield from [
             f"mcp has two servers named {name!r}" for name in dict.fromkeys(names) if names.count(name) > 1
@@ -348,25 +368,6 @@ def _records_of(store: Store | None, scope: str, session: SessionId, after: int)
         return ()
 
 
-def _store_options(  # noqa: PLR0913, PLR0917 - the keywords of `open_supervisor`, in their order
-    patience: float,
-    resume: Resume,
-    revive: Revive | None,
-    on_drift: OnDrift,
-    hibernate_after: float | None,
-    keep_days: float | None,
-    keep_bytes: int | None,
-) -> StoreOptions:
-    return StoreOptions(
-        patience=patience,
-        resume=resume,
-        revive=revive,
-        on_drift=on_drift,
-        keep=keep_limits_of(keep_days, keep_bytes),
-        hibernate_after=hibernate_after,
-    )
-
-
 @asynccontextmanager
 async def _opened_shared(
     named: SharedNames,
@@ -392,17 +393,12 @@ async def _opened_shared(
         )
 
 
-def _check_options(
-    scripts: Mapping[str, object],
-    store: str | Store | None,
-    options: StoreOptions,
-    named: SharedNames,
-) -> None:
+def _faults_of(scripts: object, store: object, options: StoreOptions, named: SharedNames) -> list[str]:
     limits = options.keep or KeepLimits()
-    faults = [
+    return [
         *[
-            f"scripts[{name!r}] is {model!r:.80}: expected a model, such as ScriptedModel([says('Hi.')])"
-            for name, model in scripts.items()
+            f"scripts[{repr_of(name)}] is {repr_of(model):.80}: expected a model, such as ScriptedModel([says('Hi.')])"
+            for name, model in (scripts.items() if isinstance(scripts, Mapping) else ())
             if not offers(model, Provider)
         ],
         *faults_of_keeping(
@@ -414,7 +410,6 @@ def _check_options(
         *named.faults(),
         *faults_of_shared(store, named.memories, named.notes),
     ]
-    OptionError.raise_for(faults)
 
 
 def _find_models(

@@ -416,3 +416,32 @@ async def test_options_are_looked_at_before_anything_opens(given, message):
     with pytest.raises(OptionError, match=message):
         async with agentrail.open_supervisor(**given):
             pytest.fail("its opening time")
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({"environ": 5}, "environ is of type int: expected a mapping of texts, or None"),
+        ({"scripts": "ab"}, "scripts is of type str: expected a mapping of models, or None"),
+        ({"deps_for": 5}, "deps_for is of type int: expected a function of a session id, or None"),
+        ({"revive": 5}, "revive is of type int: expected a function of a StoredOpening, or None"),
+        ({"data_dir": b"x"}, "data_dir is of type bytes: expected a path, or None"),
+        ({"metrics": "x"}, r"metrics is 'x': expected Metrics\(\), or None"),
+        ({"mcp": None}, "mcp is None: expected a sequence of McpServer"),
+        ({"mcp": "ab"}, "mcp is 'ab': expected a sequence of McpServer"),
+        (
+            {"store": "memory:", "store_patience": 10**400},
+            "store_patience is 10+: expected finite seconds >= 0.1",
+        ),
+        ({"store": "memory:", "hibernate_after": 10**400}, "hibernate_after is 10+: expected finite seconds"),
+        (
+            {"store": "memory:", "lease": -(10**5_000)},
+            "lease is <int, whose __repr__ raises>: expected seconds",
+        ),
+    ],
+)
+async def test_an_argument_of_a_wrong_type_is_refused_by_name(given, fault):
+    """Before anything is opened, and not by an error of Python, or by a session that crashes later."""
+    with pytest.raises(OptionError, match=fault):
+        async with agentrail.open_supervisor(**given):
+            pytest.fail("it was opened")

@@ -31,6 +31,7 @@ from agentrail.otp.child_specs import (
     check_child_specs,
     check_flags,
     check_listener,
+    is_whole,
 )
 from agentrail.otp.exits import ExitReason, InitFailed, Killed, Normal, Redact, Shutdown, describe, keep
 from agentrail.otp.guarded_calls import show
@@ -290,7 +291,7 @@ class Partitions:
 
         Cancellation: Always a checkpoint. If cancelled, some copies may run without any key routed to them.
         """
-        if not _is_whole(count) or not 0 <= count <= self._most:
+        if not is_whole(count, at_least=0) or count > self._most:
             message = f"cannot resize partitions to {count!r}: expected an integer from 0 to {self._most}"
             raise InvalidSpec(message, code="invalid_partitions", field="count")
         async with self._resizing:
@@ -326,15 +327,11 @@ async def open_partitions(
 
     Cancellation: The same as in `open_supervisor`.
     """
-    if not _is_whole(count) or count < 1:
+    if not is_whole(count, at_least=1):
         message = f"count is {count!r}: expected an integer >= 1"
         raise InvalidSpec(message, code="invalid_partitions", field="count")
     async with open_supervisor(flags, [ChildSpec(number, start) for number in range(count)]) as supervisor:
         yield Partitions(supervisor, count)
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _number_of(key: object) -> int:

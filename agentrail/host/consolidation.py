@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import trio
 
@@ -31,6 +31,7 @@ from agentrail.host.profile_policy import (
 )
 from agentrail.logs import Logger
 from agentrail.messages import Message
+from agentrail.otp.child_specs import is_seconds, is_whole
 from agentrail.runtime.supervisor import SessionSupervisor
 
 LOGGER: Final = Logger("agentrail.host")
@@ -119,12 +120,13 @@ class Consolidation(HostPlugin):
         Raises:
             OptionError: Your move: lists all faults at once.
         """
+        is_enough = is_whole(max_calls_per_day, at_least=2)  # one call reads, one merges
         faults = [
             f"{name} is {value!r:.80}: expected {expected}"
             for name, value, is_one, expected in (
                 ("budget", budget, isinstance(budget, Budget), "Budget(max_total_tokens=…)"),
-                ("max_calls_per_day", max_calls_per_day, _is_whole_from_2(max_calls_per_day), "2 or more"),
-                ("look_every", look_every, _is_positive(look_every), "finite seconds above 0"),
+                ("max_calls_per_day", max_calls_per_day, is_enough, "2 or more"),
+                ("look_every", look_every, is_seconds(look_every, above_zero=True), "finite seconds above 0"),
             )
             if not is_one
         ]
@@ -307,11 +309,3 @@ async def _write(memories: Memories, lines: Sequence[ProfileLine]) -> None:
         await memories.put(encode_profile(lines), tags=[PROFILE_TAG], entry_id=PROFILE_ID)
     else:
         await memories.delete(PROFILE_ID)
-
-
-def _is_whole_from_2(value: Any) -> bool:
-    return type(value) is int and value >= 2  # noqa: PLR2004 - one call reads, one merges
-
-
-def _is_positive(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")

@@ -6,7 +6,7 @@ import operator
 import sys
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from difflib import get_close_matches
-from typing import Final, Literal, NoReturn, TypeAlias, cast, get_args
+from typing import Final, Literal, NoReturn, TypeAlias, TypeGuard, cast, get_args
 
 from attrs import evolve, field, fields, frozen
 
@@ -235,14 +235,14 @@ class SupervisorFlags:
     def __attrs_post_init__(self) -> None:
         """Check the flags in order."""
         _check_choice("strategy", self.strategy, get_args(Strategy))
-        if not _is_whole(self.intensity, at_least=0):
+        if not is_whole(self.intensity, at_least=0):
             _refuse("intensity", self.intensity, "an integer >= 0")
         if not is_seconds(self.period_seconds, above_zero=True):
             _refuse("period_seconds", self.period_seconds, "finite seconds above 0", code="invalid_period")
         _check_choice("auto_shutdown", self.auto_shutdown, get_args(AutoShutdown))
         if not isinstance(self.backoff, Backoff | None):
             _refuse("backoff", self.backoff, "a Backoff or None")
-        if self.max_children is not None and not _is_whole(self.max_children, at_least=1):
+        if self.max_children is not None and not is_whole(self.max_children, at_least=1):
             _refuse("max_children", self.max_children, "an integer >= 1, or None")
         if self.max_children is not None and self.strategy != "dynamic":
             allowed = f"None with strategy {self.strategy!r}: only a 'dynamic' supervisor limits its children"
@@ -376,14 +376,15 @@ def _check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
         _refuse(name, value, "one of " + ", ".join(map(repr, allowed)))
 
 
-def is_seconds(value: object, *, above_zero: bool = False) -> bool:
+def is_seconds(value: object, *, above_zero: bool = False) -> TypeGuard[float]:
     """Return whether a value is a time in seconds that a clock can hold: finite, also as a float."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return (value > 0 if above_zero else value >= 0) and value <= sys.float_info.max
 
 
-def _is_whole(value: object, *, at_least: int) -> bool:
+def is_whole(value: object, *, at_least: int) -> TypeGuard[int]:
+    """Return whether a value is a whole number from this one on. A bool is not."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= at_least
 
 

@@ -7,7 +7,7 @@ from attrs import field, frozen
 from msgspec import Struct, structs
 
 from agentrail.errors import InvalidSpec
-from agentrail.otp.child_specs import Backoff, ShutdownTime, is_seconds
+from agentrail.otp.child_specs import Backoff, ShutdownTime, is_seconds, is_whole
 from agentrail.otp.exits import ExitReason
 from agentrail.otp.guarded_calls import show
 from agentrail.otp.persistent_maps import NO_ENTRIES, Index, Table
@@ -30,10 +30,6 @@ _DRAIN_SECONDS: Final = 30.0
 def _refuse(name: str, value: object, allowed: str) -> None:
     message = f"{name} is {show(value)}: expected {allowed}"
     raise InvalidSpec(message, code="invalid_pool", field=name)
-
-
-def _is_count(value: object, at_least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= at_least
 
 
 @frozen
@@ -72,13 +68,13 @@ class PoolFlags:
 
     def __attrs_post_init__(self) -> None:
         """Check the fields in order."""
-        if not _is_count(self.size, 1):
+        if not is_whole(self.size, at_least=1):
             _refuse("size", self.size, "an integer >= 1")
-        if not _is_count(self.max_queue, 0):
+        if not is_whole(self.max_queue, at_least=0):
             _refuse("max_queue", self.max_queue, "an integer >= 0")
         if self.when_full not in get_args(WhenFull):
             _refuse("when_full", self.when_full, " or ".join(map(repr, get_args(WhenFull))))
-        if not _is_count(self.max_retries, 0):
+        if not is_whole(self.max_retries, at_least=0):
             _refuse("max_retries", self.max_retries, "an integer >= 0")
         if not (is_seconds(self.drain_seconds) or self.drain_seconds == math.inf):
             _refuse("drain_seconds", self.drain_seconds, "seconds >= 0, or math.inf")

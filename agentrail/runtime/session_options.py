@@ -22,7 +22,7 @@ from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.errors import OptionError
 from agentrail.frozen import EMPTY, MAX_LEVELS, FrozenDict, TooDeep, frozen_json
 from agentrail.messages import JsonValue, Message
-from agentrail.otp.child_specs import Restart, is_seconds
+from agentrail.otp.child_specs import Restart, is_seconds, is_whole
 from agentrail.otp.guarded_calls import call_guarded, is_async, repr_of
 from agentrail.runtime.agent import Agent, equip_agent
 from agentrail.runtime.session_keys import NO_SCOPE, fault_of_scope
@@ -427,10 +427,7 @@ def _sandbox(_: str, sandbox: object) -> list[str]:
 
 
 def _whole(least: int) -> _Check:
-    return _must(
-        lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= least,
-        f"a whole number >= {least}",
-    )
+    return _must(partial(is_whole, at_least=least), f"a whole number >= {least}")
 
 
 def _tools(_: str, tools: object) -> list[str]:

@@ -28,7 +28,7 @@ from agentrail.runtime.session_stores import NO_STORES, SharedStores
 from agentrail.runtime.supervisor import SessionSupervisor
 
 
-@frozen(kw_only=True)
+@frozen
 class StoreOptions:
     """Persistence of sessions.
 

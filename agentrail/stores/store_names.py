@@ -16,6 +16,8 @@ from agentrail.abc.store import NODE_LEASE_SECONDS, Store
 from agentrail.config.key_filter import shown_address
 from agentrail.distribution import install_command
 from agentrail.errors import OptionError
+from agentrail.otp.child_specs import is_seconds, is_whole
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.private_paths import keep_private
 from agentrail.stores.data_directory import STORE_FILE, expand_home, find_data_directory
 from agentrail.stores.memory import MemoryStore
@@ -98,37 +100,33 @@ def faults_of_keeping(
     elif isinstance(store, list | tuple):
         faults.append("store names several places, expected one database: shards are not built")
     elif store is not None and not hasattr(store, "append"):
-        faults.append(f"store is {store!r:.80}: expected {NAMES}, or a store")
-    is_number = isinstance(store_patience, int | float) and not isinstance(store_patience, bool)
-    if not is_number or not MIN_PATIENCE_SECONDS <= store_patience < float("inf"):  # type: ignore[operator]  # a number by then
+        faults.append(f"store is {repr_of(store):.80}: expected {NAMES}, or a store")
+    if not is_seconds(store_patience) or store_patience < MIN_PATIENCE_SECONDS:
         faults.append(
-            f"store_patience is {store_patience!r:.80}: expected finite seconds >= {MIN_PATIENCE_SECONDS:g}"
+            f"store_patience is {repr_of(store_patience):.80}: expected finite seconds >= {MIN_PATIENCE_SECONDS:g}"
         )
     if resume not in ("none", "working", "all"):
-        faults.append(f"resume is {resume!r:.80}: expected 'none', 'working' or 'all'")
+        faults.append(f"resume is {repr_of(resume):.80}: expected 'none', 'working' or 'all'")
     elif resume != "none" and store is None:
         faults.append(f"resume is {resume!r}, but there is no store: give one, such as store='sqlite:'")
     if on_drift not in ("park", "go_on"):
-        faults.append(f"on_drift is {on_drift!r:.80}: expected 'park' or 'go_on'")
+        faults.append(f"on_drift is {repr_of(on_drift):.80}: expected 'park' or 'go_on'")
     return faults + _faults_of_sleep(hibernate_after, store)
 
 
 def faults_of_durability(durability: object) -> list[str]:
     if durability in ("grouped", "strict"):
         return []
-    return [f"durability is {durability!r:.80}: expected 'grouped' or 'strict'"]
+    return [f"durability is {repr_of(durability):.80}: expected 'grouped' or 'strict'"]
 
 
 def _faults_of_sleep(hibernate_after: object, store: object) -> list[str]:
     if hibernate_after is None:
         return []
-    is_number = isinstance(hibernate_after, int | float) and not isinstance(hibernate_after, bool)
-    if not is_number or not 0 < hibernate_after < float("inf"):  # type: ignore[operator]  # a number by then
-        return [
-            f"hibernate_after is {hibernate_after!r:.80}: expected finite seconds above 0, or None for never"
-        ]
+    given = f"hibernate_after is {repr_of(hibernate_after):.80}"
+    if not is_seconds(hibernate_after, above_zero=True):
+        return [f"{given}: expected finite seconds above 0, or None for never"]
     if store is None:
-        given = f"hibernate_after is {hibernate_after!r:.80}"
         return [f"{given}, but there is no store for hibernated sessions: give one, such as store='sqlite:'"]
     return []
 
@@ -138,9 +136,8 @@ MAX_LEASE_SECONDS: Final = 60.0
 
 
 def faults_of_node(advertise: object, lease: object) -> Iterator[str]:
-    is_number = isinstance(lease, int | float) and not isinstance(lease, bool)
-    if not is_number or not MIN_LEASE_SECONDS <= lease <= MAX_LEASE_SECONDS:  # type: ignore[operator]  # a number by then
-        yield f"lease is {lease!r:.80}: expected seconds from {MIN_LEASE_SECONDS:g} to {MAX_LEASE_SECONDS:g}"
+    if not is_seconds(lease) or not MIN_LEASE_SECONDS <= lease <= MAX_LEASE_SECONDS:
+        yield f"lease is {repr_of(lease):.80}: expected seconds from {MIN_LEASE_SECONDS:g} to {MAX_LEASE_SECONDS:g}"
     if advertise != "" and not is_node_address(advertise):
         yield f"advertise is {shown_address(advertise)!r:.200}: expected the address under which other nodes reach this one, such as 'http://10.0.0.7:8700'"
 
@@ -163,19 +160,17 @@ MAX_KEEP_DAYS: Final = 36_500
 
 def faults_of_limits(store: object, keep_days: object, keep_bytes: object) -> list[str]:
     faults: list[str] = []
-    is_number = isinstance(keep_days, int | float) and not isinstance(keep_days, bool)
-    if keep_days is not None and not (is_number and 1 <= keep_days <= MAX_KEEP_DAYS):  # type: ignore[operator]  # a number by then
+    if keep_days is not None and not (is_seconds(keep_days) and 1 <= keep_days <= MAX_KEEP_DAYS):
         faults.append(
-            f"keep_days is {keep_days!r:.80}: expected days from 1 to {MAX_KEEP_DAYS}, or None to keep all"
+            f"keep_days is {repr_of(keep_days):.80}: expected days from 1 to {MAX_KEEP_DAYS}, or None to keep all"
         )
-    is_whole = isinstance(keep_bytes, int) and not isinstance(keep_bytes, bool)
-    if keep_bytes is not None and not (is_whole and keep_bytes >= 1):  # type: ignore[operator]  # a number by then
+    if keep_bytes is not None and not is_whole(keep_bytes, at_least=1):
         faults.append(
-            f"keep_bytes is {keep_bytes!r:.80}: expected a whole number of bytes >= 1, or None to keep all"
+            f"keep_bytes is {repr_of(keep_bytes):.80}: expected a whole number of bytes >= 1, or None to keep all"
         )
     if store is None:
         faults += [
-            f"{name} is {value!r:.80}, but there is no store: give one, such as store='sqlite:'"
+            f"{name} is {repr_of(value):.80}, but there is no store: give one, such as store='sqlite:'"
             for name, value in (("keep_days", keep_days), ("keep_bytes", keep_bytes))
             if value is not None
         ]

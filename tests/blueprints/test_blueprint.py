@@ -79,7 +79,7 @@ def test_all_that_is_wrong_is_said_at_once():
         (lambda: Blueprint().with_capabilities(5), "capabilities has 5: expected Capability"),
         (lambda: Blueprint().with_skills(5), r"skills is 5: expected SkillSet\(…\)"),
         (lambda: Blueprint().with_skills(SkillSet(), tools="ask"), "tools is 'ask': expected 'restrict' or"),
-        (lambda: Capability(name=[]), r"capability \[\]: name is \[\]: expected a text"),
+        (lambda: Capability(name=[]), r"the name of a capability is \[\]: expected a text"),
         (
             lambda: Capability(name="c", tools=None),
             "capability 'c': tools is None: expected a sequence of tools",
