@@ -17,7 +17,7 @@ from agentrail.errors import CallingSelf, CallTimeout, NoMailbox
 from agentrail.logs import Logger
 from agentrail.otp.child_specs import is_seconds
 from agentrail.otp.exits import Crashed, ExitReason, Killed, NoProcess, Normal, Shutdown, check_reason
-from agentrail.otp.guarded_calls import call_guarded, show
+from agentrail.otp.guarded_calls import call_guarded, repr_of, show
 from agentrail.otp.statem import Call, Cast, Info, RequestFor
 from agentrail.otp.supervision_types import Report, StopSummary, Token
 from agentrail.otp.tracebacks import print_exception
@@ -500,7 +500,10 @@ def log_bug(error: BaseException) -> None:
     )
 
 
-def cell_of(handle: ActorHandle) -> ActorCell:
+def cell_of(handle: object) -> ActorCell:
+    if not isinstance(handle, ActorHandle):
+        message = f"{show(handle)} is not an ActorHandle: pass the handle of an actor, as supervisor.handle(…) returns it"
+        raise TypeError(message)
     cell = handle._cell  # noqa: SLF001 - a handle hides its cell from users
     cell.need_run()
     return cell
@@ -515,7 +518,7 @@ def mailbox_of(cell: ActorCell) -> Mailbox[object]:
 
 def check_timeout(seconds: object) -> None:
     if seconds is not None and not (is_seconds(seconds) or seconds == math.inf):
-        message = f"timeout_seconds is {seconds!r}: expected seconds >= 0, or None for no limit"
+        message = f"timeout_seconds is {repr_of(seconds)}: expected seconds >= 0, or None for no limit"
         raise ValueError(message)
 
 

@@ -11,11 +11,13 @@ from agentrail.actors import (
     Registry,
     cleanup_scope,
     get_state,
+    link,
     machine,
     open_partitions,
     open_supervisor,
     render_tree,
     subtree,
+    unlink,
     worker,
 )
 from agentrail.actors.introspection import get_status, resume, suspend
@@ -284,3 +286,23 @@ async def raises(kind, call):
 
 
 # --- registries
+
+
+@on_virtual_time
+async def test_an_address_in_place_of_a_handle(stage):
+    """The error names what was given, and what is expected. Nothing is registered or monitored."""
+    children = [ChildSpec("a", machine(Tabled, {"s1": Keep()}))]
+    async with stage.open(children=children) as supervisor:
+        address, handle, registry = supervisor.address("a"), supervisor.handle("a"), Registry()
+        for call in (
+            partial(monitor, address),
+            partial(monitor, handle, deliver_to=address),
+            partial(link, handle, address),
+            partial(unlink, address, handle),
+            partial(registry.register, "k", address),
+        ):
+            with pytest.raises(TypeError, match="<Address of 'a'> is not an ActorHandle: pass the handle"):
+                call()
+        with pytest.raises(TypeError, match="is not an ActorHandle"):
+            await get_state(address)
+        assert registry.lookup("k") is None
