@@ -527,6 +527,21 @@ async def test_a_list_reads_only_changed_sessions(monkeypatch, quiet_ms, folded)
         assert counts == folded
 
 
+async def test_a_list_looks_at_each_event_for_open_tasks_only():
+    """In a session of a thousand messages, all tasks for each event took ten seconds, in which nothing else ran."""
+    called: list[str] = []
+    async with serving(answering(*"0123456789"), protocols=A2A) as web:
+        for number in range(10):
+            await sent(web, name=f"m-{number}", contextId="c-1")
+        sys.setprofile(lambda frame, kind, _: called.append(frame.f_code.co_name) if kind == "call" else None)
+        try:
+            listed = await done(web, "ListTasks", {"contextId": "c-1"})
+        finally:
+            sys.setprofile(None)
+    assert len(listed["tasks"]) == 10
+    assert 10 < called.count("_is_over") < 100, "ten tasks with less than ten events each"
+
+
 async def test_a_structured_answer_is_a_data_part():
     """Its text is not streamed, because it is no text for people."""
     form = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
