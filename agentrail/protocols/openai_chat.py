@@ -218,6 +218,7 @@ def read_chat(
     """Read a request. `named` is the session in its header."""
     instructions: list[str] = []
     messages: list[Message] = []
+    names: dict[str, str] = {}
     for place, one in enumerate(array(plain.get("messages") or (), "messages")):
         where = f"messages[{place}].content"
         match one:
@@ -226,9 +227,9 @@ def read_chat(
             case {"role": "user", "content": content}:
                 messages.append(UserMessage(content=read_content(content, where)))
             case {"role": "assistant"}:
-                messages.append(_read_answer(one, f"messages[{place}]"))
+                messages.append(_read_answer(one, f"messages[{place}]", names))
             case {"role": "tool", "tool_call_id": str(call_id), "content": content}:
-                messages.append(result_in_past(call_id, text_of_content(content, where), messages))
+                messages.append(result_in_past(call_id, text_of_content(content, where), names))
             case _:
                 refuse_request(f"messages[{place}]", "is no message of a known role with its fields")
     if not messages or isinstance(messages[-1], AssistantMessage):
@@ -259,13 +260,14 @@ def session_of_results(messages: object) -> str | None:
     return session_id
 
 
-def _read_answer(given: Mapping[str, Any], place: str) -> AssistantMessage:
+def _read_answer(given: Mapping[str, Any], place: str, names: dict[str, str]) -> AssistantMessage:
     text = text_of_content(given.get("content") or "", f"{place}.content")
     blocks: list[AssistantBlock] = [Text(text=text)] if text else []
     for number, call in enumerate(array(given.get("tool_calls") or (), f"{place}.tool_calls")):
         match call:
             case {"id": str(call_id), "function": {"name": str(name), "arguments": str(arguments)}}:
                 blocks.append(read_call(call_id, name, arguments))
+                names[call_id] = name
             case _:
                 refuse_request(f"{place}.tool_calls[{number}]", "is no call of a function with an id")
     return AssistantMessage(content=tuple(blocks), model="imported")

@@ -299,11 +299,8 @@ def text_of_content(content: Any, place: str) -> str:
     return "".join([block.text for block in blocks if isinstance(block, Text)])
 
 
-def result_in_past(call_id: str, text: str, past: Sequence[Message]) -> ToolMessage:
-    """Return the result of a call in the past messages."""
-    names = {
-        call.call_id: call.name for one in past if isinstance(one, AssistantMessage) for call in one.calls
-    }
+def result_in_past(call_id: str, text: str, names: Mapping[str, str]) -> ToolMessage:
+    """Return the result of a past call. `names` are the tools of the calls so far."""
     call = CallId(call_id)
     return ToolMessage(results=(ToolResult(call_id=call, name=names.get(call, "unknown"), text=text),))
 

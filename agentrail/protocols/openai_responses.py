@@ -332,6 +332,7 @@ def read_response_request(
     messages: list[Message] = []
     verdicts: dict[str, tuple[bool, str | None]] = {}
     results: dict[str, str] = {}
+    names: dict[str, str] = {}
     given = plain.get("input")
     listed = [{"role": "user", "content": given}] if isinstance(given, str) else array(given or (), "input")
     for number, one in enumerate(listed):
@@ -343,21 +344,20 @@ def read_response_request(
                 messages.append(UserMessage(content=read_content(content, f"{place}.content")))
             case {"role": "assistant", "content": content}:
                 text = text_of_content(content, f"{place}.content")
-                messages.append(
-                    AssistantMessage(content=(Text(text=text),) if text else (), model="imported")
-                )
+                said = (Text(text=text),) if text else ()
+                messages.append(AssistantMessage(content=said, model="imported"))
             case {
                 "type": "function_call",
                 "call_id": str(call_id),
                 "name": str(name),
                 "arguments": str(arguments),
             }:
-                messages.append(
-                    AssistantMessage(content=(read_call(call_id, name, arguments),), model="imported")
-                )
+                names[call_id] = name
+                called = read_call(call_id, name, arguments)
+                messages.append(AssistantMessage(content=(called,), model="imported"))
             case {"type": "function_call_output", "call_id": str(call_id), "output": output}:
                 results[call_id] = text_of_content(output, f"{place}.output")
-                messages.append(result_in_past(call_id, results[call_id], messages))
+                messages.append(result_in_past(call_id, results[call_id], names))
             case {
                 "type": "mcp_approval_response",
                 "approval_request_id": str(name),

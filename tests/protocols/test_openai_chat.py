@@ -22,6 +22,7 @@ from agentrail.messages import (
 )
 from agentrail.protocols.openai_chat import CHAT, Completion, decide_chat, read_chat, tag_of, whole_completion
 from agentrail.protocols.openai_requests import OpenAiRefused, read_parameters
+from agentrail.protocols.openai_responses import read_response_request
 from agentrail.protocols.response_state import Bridged, Response, fail_response
 from agentrail.wire.operations import AnswerBody, ApproveArguments, RejectBody, RespondBody
 from tests.protocols.test_ai_ui import ASK, BEGIN, BROKE, CALL, MINE, START, USAGE, delta, numbered, thinks
@@ -462,3 +463,23 @@ def test_a_long_conversation_is_compared_in_one_pass():
     assert not compare(few, few)().differs
     assert not compare(few, [few[3], few[3], few[9]])().differs
     assert compare(few, [few[9], few[3]])().differs
+
+
+def exchanges(count):
+    """So many calls, each with its result: the messages of Chat Completions, and the items of Responses."""
+    messages, items = [], []
+    for call_id in map(str, range(count)):
+        call = {"id": call_id, "function": {"name": f"tool-{call_id}", "arguments": "{}"}}
+        messages.append({"role": "assistant", "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": call_id, "content": "r"})
+        items.append({"type": "function_call", "call_id": call_id, **call["function"]})
+        items.append({"type": "function_call_output", "call_id": call_id, "output": "r"})
+    return {"messages": messages}, {"input": items}
+
+
+@pytest.mark.parametrize("read", [read_chat, read_response_request])
+def test_the_results_of_many_calls_are_read_in_one_pass(read):
+    """Each knows the tool of its call. Four times the calls take about four times as long, not 16 times."""
+    few, many = ({"model": "desk", **exchanges(count)[read is not read_chat]} for count in (25, 100))
+    assert [one.results[0].name for one in read(few).messages[1::2]] == [f"tool-{n}" for n in range(25)]
+    assert calls_in(lambda: read(many)) < 5 * calls_in(lambda: read(few))
