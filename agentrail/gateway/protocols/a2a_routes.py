@@ -504,7 +504,7 @@ _CARD: Final = evolve(
     _route("GET", ".well-known/agent-card.json", "card", ""),
     handler=_answer_card,
     does="shows the A2A card of a profile",
-    refusals=f"{BY_PLACE} unauthorized too_many_requests not_started plugin_failed profile_unknown",
+    refusals=f"{BY_PLACE} unauthorized too_many_requests not_started plugin_failed profile_unknown id_invalid",
     scope=None,
     is_guarded=True,
 )

@@ -27,7 +27,7 @@ from agentrail.testing.tools import RecordingTool
 from agentrail.tools import builtin
 from agentrail.tools.task import TaskTool
 from tests.gateway.protocols.test_openai_chat_calls import ENDLESS
-from tests.gateway.web import Web, serving
+from tests.gateway.web import Web, error_of, serving
 from tests.host.hosting import answering, profile
 from tests.host.rig import plugin
 from tests.protocols.test_a2a import PB2, check_frames
@@ -883,6 +883,12 @@ async def test_the_card_without_a_token_shows_public_profiles_alone():
         assert shown.json() == told
         assert (await web.client.get("/a2a/none/.well-known/agent-card.json", headers=ann)).status_code == 404
         assert (await web.post(RPC, {}, headers=VERSION)).status_code == 401
+
+
+async def test_a_card_whose_id_has_an_encoded_slash_is_refused_as_the_page_says():
+    """Leaving the server compares its answers with `/openapi.json`."""
+    async with serving(answering("One."), protocols=A2A) as web:
+        error_of(await web.client.get("/a2a/a%2Fb/.well-known/agent-card.json"), 422, "id_invalid")
 
 
 async def test_behind_a_proxy_the_card_has_the_public_address():
