@@ -528,7 +528,7 @@ async def test_a_list_reads_only_changed_sessions(monkeypatch, quiet_ms, folded)
 
 
 async def test_a_list_looks_at_each_event_for_open_tasks_only():
-    """In a session of a thousand messages, all tasks for each event took ten seconds, in which nothing else ran."""
+    """All tasks for each event took time that grew with the square of the number of messages."""
     called: list[str] = []
     async with serving(answering(*"0123456789"), protocols=A2A) as web:
         for number in range(10):
