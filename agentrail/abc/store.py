@@ -624,7 +624,7 @@ class Store(Protocol):
         Raises:
             SessionNotFound: Your move: the session does not exist.
             OptionError: Your move: not a root. The message names the root.
-            StillNeeded: Your move: a fork depends on it, a live node owns it unended, or it was written since.
+            StillNeeded: Your move: a fork depends on it, a live node owns it unended (`Node.lease_ms` counts if longer), or it was written since.
         """
         ...
 
@@ -655,7 +655,7 @@ class Store(Protocol):
         Raises:
             SessionNotFound: Your move: the session does not exist.
             OptionError: Your move: not a root. The message names the root.
-            StillNeeded: Your move: a live node owns it unended.
+            StillNeeded: Your move: a live node owns it unended, as in `delete`.
         """
         ...
 

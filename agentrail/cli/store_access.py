@@ -35,6 +35,7 @@ from agentrail.runtime.session_loader import (
     revive,
 )
 from agentrail.runtime.tree_secrets import knowing, without_known
+from agentrail.stores.append_rules import may_run
 from agentrail.stores.sqlite_files import writer_of
 from agentrail.stores.store_names import open_store
 
@@ -166,22 +167,21 @@ class Owners:
     """The nodes that own sessions now. Only a living owner shows that a session runs, never the stored state.
 
     Attributes:
-        alive: The ids of nodes seen within the lease. For a file store, only while its writing process exists.
+        alive: The ids of nodes seen within the lease, or their own if it is longer. For a file store, only while its writing process exists.
     """
 
     alive: frozenset[str]
 
     @staticmethod
-    def of(
-        store: Store, *, lease_ms: int = 15_000, is_there: Callable[[int], bool] | None = None
-    ) -> "Owners":
+    def of(store: Store, *, lease_ms: int = 15_000) -> "Owners":
         path = getattr(store, "path", None)
         if isinstance(path, Path):
             pid = writer_of(path)
-            if pid is None or not (is_there or is_process_there)(pid):
+            if pid is None or not is_process_there(pid):
                 return Owners(alive=frozenset())
         now = store.now_ms()
-        return Owners(alive=frozenset(node.id for node in store.nodes() if now - node.seen_at_ms < lease_ms))
+        alive = [node.id for node in store.nodes() if may_run(node, now=now, lease=lease_ms)]
+        return Owners(alive=frozenset(alive))
 
     def owns(self, stored: StoredSession) -> bool:
         return stored.node in self.alive

@@ -80,7 +80,8 @@ class NodeSilence:
     Attributes:
         lease_seconds: Time without a change after which a node is silent.
         looked_at: Time at which the last look was sent. None before the first.
-        unchanged: For each node: time of its last heartbeat on the store's clock, and when a look that showed it first was answered.
+        unchanged: For each node: time of its last heartbeat on the store's clock, and when a look that showed it first was answered, or later if its
+            own lease is longer, by the difference.
     """
 
     lease_seconds: float
@@ -101,7 +102,8 @@ def after_look(
     for node in nodes:
         seen = silence.unchanged.get(node.id)
         is_same = seen is not None and not is_gap and seen[0] == node.seen_at_ms
-        unchanged[node.id] = seen if is_same and seen is not None else (node.seen_at_ms, answered_at)
+        longer = max(node.lease_ms / 1000 - silence.lease_seconds, 0.0)
+        unchanged[node.id] = seen if is_same and seen is not None else (node.seen_at_ms, answered_at + longer)
     return evolve(silence, looked_at=sent_at, unchanged=unchanged)
 
 

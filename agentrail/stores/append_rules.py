@@ -235,6 +235,11 @@ def is_dead(node: Node | None, *, now: int, lease: int, silent: Heartbeats | Non
     return is_over and silent.get(node.id) == node.seen_at_ms
 
 
+def may_run(node: Node | None, *, now: int, lease: int) -> bool:
+    """Whether a node may still run its sessions. Its own lease counts if it is longer, because it trusts itself for so long."""
+    return node is not None and not is_dead(node, now=now, lease=max(lease, node.lease_ms))
+
+
 def check_take(  # noqa: PLR0913 - the rows that decide, and the clock
     wanted: TakeOver,
     top: StoredSession,

@@ -49,6 +49,7 @@ from agentrail.stores.append_rules import (
     decide_append,
     draw_allowance,
     is_dead,
+    may_run,
     resets_deaths,
     session_not_found,
     takeover_record,
@@ -736,7 +737,7 @@ class MemoryStore:
 
     def _check_left(self, top: MemoryJournal, keys: Iterable[_Key]) -> None:
         works_on = any(not self._journals[key].standing.has_ended for key in keys)
-        if works_on and self._is_alive(top.node, self.now_ms()):
+        if works_on and may_run(self._nodes.get(top.node), now=self.now_ms(), lease=self._lease_ms):
             raise StillNeeded(top.session, by=[f"node {top.node}"])
 
     def _is_alive(self, node: str, now: int) -> bool:

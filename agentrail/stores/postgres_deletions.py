@@ -14,7 +14,7 @@ from agentrail.stores.append_rules import (
     check_deletion,
     check_trim,
     check_trim_has_snapshot,
-    is_dead,
+    may_run,
 )
 from agentrail.stores.postgres_connections import PostgresConnection, bigints, byteas, texts
 from agentrail.stores.postgres_rows import fetch_records, fetch_snapshots, known, known_root, run_statement
@@ -45,7 +45,7 @@ def _check_left(
 ) -> None:
     owner = fetch_nodes(connection, [top.node]).get(top.node)
     works_on = any(not one.standing.has_ended for one in tree)
-    if works_on and not is_dead(owner, now=server_now_ms(connection), lease=lease):
+    if works_on and may_run(owner, now=server_now_ms(connection), lease=lease):
         raise StillNeeded(top.session, by=[f"node {top.node}"])
 
 

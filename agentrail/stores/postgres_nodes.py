@@ -179,11 +179,8 @@ def owned_sessions(connection: PostgresConnection, node: str) -> dict[tuple[str,
     mine = "WHERE node = %b AND NOT has_ended"
     lock = f"SELECT 1 FROM agentrail.session {mine} AND session = root ORDER BY scope, session FOR SHARE"  # noqa: S608 - a constant
     run_statement(connection, lock, node.encode())
-    rows = run_statement(
-        connection,
-        f"SELECT scope, session, epoch FROM agentrail.session {mine}",  # noqa: S608 - a constant
-        node.encode(),
-    )
+    epochs = f"SELECT scope, session, epoch FROM agentrail.session {mine}"  # noqa: S608 - a constant
+    rows = run_statement(connection, epochs, node.encode())
     return {(scope.decode(), SessionId(session.decode())): epoch for scope, session, epoch in rows}
 
 
@@ -260,10 +257,6 @@ def draw_piece(connection: PostgresConnection, key: str, step_ms: float, limit_m
         RETURNING full_at_ms, agentrail.now_ms()"""
     ((full_at_ms, now),) = run_statement(connection, lock, key.encode())
     drawn = draw_allowance(full_at_ms, step_ms=step_ms, limit_ms=limit_ms, now=now)
-    run_statement(
-        connection,
-        "UPDATE agentrail.allowance SET full_at_ms = %b WHERE key = %b",
-        drawn.full_at_ms,
-        key.encode(),
-    )
+    change = "UPDATE agentrail.allowance SET full_at_ms = %b WHERE key = %b"
+    run_statement(connection, change, drawn.full_at_ms, key.encode())
     return drawn

@@ -17,7 +17,7 @@ from agentrail.stores.append_rules import (
     check_deletion,
     check_trim,
     check_trim_has_snapshot,
-    is_dead,
+    may_run,
 )
 from agentrail.stores.sqlite_nodes import fetch_node
 from agentrail.stores.sqlite_queries import kept_snapshots, known, known_root
@@ -71,7 +71,7 @@ def _check_left(
     connection: apsw.Connection, top: StoredSession, tree: list[StoredSession], *, now: int, lease: int
 ) -> None:
     works_on = any(not one.standing.has_ended for one in tree)
-    if works_on and not is_dead(fetch_node(connection, top.node), now=now, lease=lease):
+    if works_on and may_run(fetch_node(connection, top.node), now=now, lease=lease):
         raise StillNeeded(top.session, by=[f"node {top.node}"])
 
 

@@ -271,6 +271,23 @@ async def test_each_tree_of_a_dead_node_is_taken_by_one_of_two_others():
         assert all(taken_by(store, f"s-{number}") == [2] for number in range(100))
 
 
+async def test_a_node_with_a_longer_lease_keeps_its_sessions_between_heartbeats():
+    """A node with a shorter lease takes them after the lease of their owner, and not before."""
+    store, _ = shared_store()
+    async with AsyncExitStack() as stack:
+        one, first = await stack.enter_async_context(node_over(store, revive=hanging, lease=60.0))
+        session = await one.start_session(session_id="s", **hanging())
+        await session.prompt("Hi")
+        await stack.enter_async_context(node_over(store, revive=hanging, lease=5.0))
+        await trio.sleep(100)
+        assert taken_by(store, "s") == []
+        first.cut()
+        await trio.sleep(35)
+        assert taken_by(store, "s") == []
+        await trio.sleep(60)
+        assert taken_by(store, "s") == [2]
+
+
 @pytest.mark.machine(17)
 async def test_idle_sessions_of_a_dead_node_cost_no_query():
     """Idle sessions of a dead node cost no query."""

@@ -345,7 +345,6 @@ HoldsNothing = broken(
     _is_alive=lambda _own, _, node, now: False,
     take=lambda own, _, *given, force=False: own(*given, force=True),
 )
-HoldsForEver = broken(_is_alive=lambda _own, store, node, now: node in store._nodes, take=_holds_for_ever)
 HoldsFromItself = broken(take=_holds_from_itself)
 HearsOnce = broken(beat=lambda own, store, node: node.id in store._nodes or own(node))
 HoldsForTheUnheard = broken(take=_holds_for_the_unheard)
@@ -685,6 +684,11 @@ DeletesChildren = broken(
     delete=lambda own, store, scope, session, **rest: own(scope, _root_of(store, scope, session), **rest)
 )
 OwnersNeedWhatEnded = broken(delete=_owners_need_what_ended)
+HoldsForEver = broken(
+    _is_alive=lambda _own, store, node, now: node in store._nodes,
+    take=_holds_for_ever,
+    delete=_owners_need_what_ended,
+)
 DeletesWhatWoke = broken(delete=lambda own, _, scope, session, **rest: own(scope, session))
 LooksAtRootsOnly = broken(delete=_looks_at_roots_only)  # a child may work while its root waits
 DeletesTheLastMoment = broken(
