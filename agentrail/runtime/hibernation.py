@@ -34,7 +34,7 @@ from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.otp.child_specs import Restart
 from agentrail.otp.crash_text import describe_bug
-from agentrail.otp.guarded_calls import repr_of
+from agentrail.otp.guarded_calls import leaves, repr_of
 from agentrail.runtime.arguments import (
     fault_of_choice,
     fault_of_flag,
@@ -126,7 +126,7 @@ class Hibernation:
         self._shared = shared
         self._forks = forks
         self._begin, self._note_parked = begin, note_parked
-        self._revive = revive
+        self._revive: Revive = revive or (lambda _: None)
         self._after = after
         self._stuck: set[tuple[str, str]] = set()
         # A cell without a state, kept while a handle, a subscriber or a caller holds it.
@@ -481,8 +481,8 @@ class Hibernation:
             async with trio.open_nursery() as nursery:
                 for one in wanted:
                     nursery.start_soon(resume, *one, name="resume")
-        except BaseExceptionGroup as group:  # such as a bug in `revive`: raised as is, not in a group
-            raise _first_of(group) from None
+        except BaseExceptionGroup as group:  # such as a bug: raised as is, not in a group
+            raise leaves(group)[0] from None
         return failed
 
     async def _resume_unasked(
@@ -491,13 +491,16 @@ class Hibernation:
         wanted = WantedSession(session_id=session_id, scope=scope, cause=cause, is_asked=is_asked)
         try:
             await self._restore_stored(wanted, partial(self._give, None, {}))
-        except (JournalDrifted, JournalBehind) as error:
-            self._note_parked(scope, session_id, str(error))
-            return error
         except AgentrailError as error:
-            LOGGER.warning("session %s was not resumed: %s", session_id, error)
-            return error
+            return self._note_failed(scope, session_id, error)
         return None
+
+    def _note_failed(self, scope: str, session_id: SessionId, error: AgentrailError) -> AgentrailError:
+        if isinstance(error, JournalDrifted | JournalBehind):
+            self._note_parked(scope, session_id, str(error))
+        else:
+            LOGGER.warning("session %s was not resumed: %s", session_id, error)
+        return error
 
     # --- sessions of dead nodes
 
@@ -563,15 +566,11 @@ class Hibernation:
             await self._open_claimed(*key)
         except AlreadyStarted:
             return None
-        except (JournalDrifted, JournalBehind) as error:
-            self._note_parked(row.scope, row.session, str(error))
-            return error
         except HeldBy as error:  # its owner lives, or wrote more
             LOGGER.info("session %s stays with its owner: %s", row.session, error)
             return error
         except AgentrailError as error:
-            LOGGER.warning("session %s was not resumed: %s", row.session, error)
-            return error
+            return self._note_failed(*key, error)
         finally:
             self._claimed.pop(key, None)
         return Unrevivable(row.session, missing=["its agent"]) if self._is_away(*key) else None
@@ -673,15 +672,8 @@ class Hibernation:
     ) -> SessionOptions | Mapping[str, Any]:
         if options is not None:
             return options
-        revived = None if self._revive is None else self._revive(opening)
-        if isinstance(revived, SessionOptions):
-            return revived
-        return {**(revived or {}), **given}
-
-
-def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    first = group.exceptions[0]
-    return _first_of(first) if isinstance(first, BaseExceptionGroup) else first
+        revived = self._revive(opening)
+        return revived if isinstance(revived, SessionOptions) else {**(revived or {}), **given}
 
 
 def _log_drifts(failed: Sequence[NotResumed]) -> None:

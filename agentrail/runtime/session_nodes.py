@@ -111,11 +111,9 @@ class SessionNodes:
         key, node, keeping = key_of(scope, session_id), self.node, self._shared.keeping
         # A hibernated session has no owner in the store, so another node may have woken it.
         entry = self._shared.live(key)
-        if (
-            node is None
-            or keeping is None
-            or (entry is not None and not (is_read and _is_doubtful(entry, keeping)))
-        ):
+        if node is None or keeping is None:
+            return "here"
+        if entry is not None and not (is_read and _is_doubtful(entry, keeping)):
             return "here"
         known, until = self._owners.get(key, (None, 0.0))
         if known is not None and not is_fresh and trio.current_time() < until:

@@ -6,7 +6,7 @@ A failure before the take-over leaves the tree unchanged. The take-over fences a
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import attrs
 import msgspec
@@ -38,6 +38,8 @@ from agentrail.errors import (
 from agentrail.events import Event
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
+from agentrail.otp.crash_text import describe_bug
+from agentrail.otp.guarded_calls import call_guarded
 from agentrail.runtime.assembly import Dependencies, assemble, decide_first_effects
 from agentrail.runtime.child_calls import first_provider
 from agentrail.runtime.journal_events import MAX_OLD_EVENTS, old_events
@@ -125,8 +127,12 @@ class SessionResumption:
         keeping, wanted = self._keeping, self._wanted
         top = await keeping.read(partial(self._look, wanted))
         opening = await keeping.read(partial(opening_of, keeping.store, top))
-        options = _options_of(opening, give(opening))
-        cell, workspace = assemble(wanted.session_id, options, self._dependencies)
+
+        def assembled() -> tuple[SessionOptions, tuple[SessionCell, Workspace]]:
+            options = _options_of(opening, give(opening))
+            return options, assemble(wanted.session_id, options, self._dependencies)
+
+        options, (cell, workspace) = call_guarded(partial(_refuse_bug, wanted.session_id), assembled)
         watch = cell.state.data.stack.ask
         assert isinstance(watch, PluginWatch)  # noqa: S101 - created by `assemble`
         self._watch = watch
@@ -335,6 +341,13 @@ def _note_drift(cell: SessionCell, drift: Drift, begun: tuple[EffectId, ...]) ->
         "session %s: the current code produces a different history: %s", cell.ports.session_id, drift
     )
     cell.journal.note_drift(drift, cell.state, begun, at_ms=now_ms(), engine=ENGINE)
+
+
+def _refuse_bug(session_id: str, error: BaseException) -> NoReturn:
+    """Raise a bug in code of the application, such as `revive`, as a fault of this session: it must not end a node that has others."""
+    if isinstance(error, AgentrailError):
+        raise error
+    raise Unrevivable(session_id, missing=[f"its code, which raised {describe_bug(error)}"]) from error
 
 
 def _options_of(opening: StoredOpening, given: Any) -> SessionOptions:

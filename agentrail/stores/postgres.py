@@ -415,12 +415,9 @@ class PostgresStore:
 
     def secret(self) -> bytes:
         """Return 32 random bytes that all nodes share. Only their role can read them."""
-        rows = self._read(
-            lambda connection: run_statement(
-                connection, "SELECT value FROM agentrail.secret WHERE name = 'nodes'"
-            )
-        )
-        return bytes(rows[0][0])
+        wanted = "SELECT value FROM agentrail.secret WHERE name = 'nodes'"
+        ((value,),) = self._read(lambda connection: run_statement(connection, wanted))
+        return bytes(value)
 
     def close(self) -> None:
         """Close all connections. Idempotent. A call in another thread ends with its own connection."""

@@ -9,8 +9,9 @@ import agentrail
 from agentrail.abc import ToolContext
 from agentrail.core.session.state_codec import encode_session
 from agentrail.core.wire.codec import encode_event, encode_signal
-from agentrail.errors import OptionError
+from agentrail.errors import OptionError, Unrevivable
 from agentrail.runtime import session_actor as runtime_session
+from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.tools.task import TaskTool
 from tests.runtime.rig import calling, until, wants
@@ -140,3 +141,21 @@ async def test_the_supervisor_gives_it_to_those_that_have_none():
     assert asked == ["a", "bad"]
     assert isinstance(SEEN[0], Pool)
     assert SEEN[1] is own
+
+
+async def test_a_function_that_raises_at_a_resume_affects_no_other_session():
+    """Its session stays in the store, as one does whose code is missing."""
+
+    def deps_for(session_id: str) -> object:
+        return {"good": Pool()}[session_id]
+
+    store, scripts = MemoryStore(lease_ms=0), {"m": ScriptedModel([says("done")])}
+    async with agentrail.open_supervisor(environ={}, scripts=scripts, store=store) as supervisor:
+        for name in ("bad", "good"):
+            await supervisor.start_session(model="scripted:m", session_id=name)
+    async with agentrail.open_supervisor(
+        environ={}, scripts=scripts, store=store, resume="all", deps_for=deps_for
+    ) as supervisor:
+        assert [one.session_id for one in supervisor.sessions()] == ["good"]
+        with pytest.raises(Unrevivable, match="its code, which raised KeyError: 'bad'"):
+            await supervisor.resume_session("bad")

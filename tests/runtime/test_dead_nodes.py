@@ -8,7 +8,7 @@ import trio
 from agentrail import ToolContext, tool
 from agentrail.abc.living_nodes import Departures
 from agentrail.abc.store import Node, OwedRow, Standing
-from agentrail.errors import JournalBehind, SessionDown, SessionNotFound, StoreUnavailable
+from agentrail.errors import JournalBehind, SessionDown, SessionNotFound, StoreUnavailable, Unrevivable
 from agentrail.events import AgentEnd, ApprovalRequired, ApprovalResolved, EventsLost
 from agentrail.outside import installed
 from agentrail.plugins.human_approval import HumanApproval
@@ -285,6 +285,30 @@ async def test_a_node_with_a_longer_lease_keeps_its_sessions_between_heartbeats(
         await trio.sleep(35)
         assert taken_by(store, "s") == []
         await trio.sleep(60)
+        assert taken_by(store, "s") == [2]
+
+
+def raising_revive(opening):
+    return {}[opening.session_id]
+
+
+@pytest.mark.parametrize("revive", [raising_revive, lambda _: 5], ids=["raises", "odd answer"])
+async def test_a_node_survives_a_bug_in_its_revive(revive):
+    """Its own sessions go on, and a node with another `revive` takes the session, as in an update of one node after another."""
+    store, _ = shared_store()
+    async with AsyncExitStack() as stack:
+        one, first = await stack.enter_async_context(node_over(store, revive=hanging))
+        await (await one.start_session(session_id="s", **hanging())).prompt("Hi")
+        two, _ = await stack.enter_async_context(node_over(store, revive=revive))
+        own = await two.start_session(session_id="own", model=FunctionModel(lambda _: says("done")))
+        await trio.sleep(3)
+        first.cut()
+        await trio.sleep(LEASE + 3)
+        (failed,) = await two.resume_all("working")
+        assert isinstance(failed.error, Unrevivable)
+        assert await own.ask("Hi") == "done"
+        await stack.enter_async_context(node_over(store, revive=hanging))
+        await trio.sleep(90)
         assert taken_by(store, "s") == [2]
 
 
