@@ -383,9 +383,9 @@ def _scope(name: str, value: object) -> list[str]:
 
 
 def _directory(name: str, value: object) -> list[str]:
-    path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    path = os.fspath(value) if isinstance(value, str | os.PathLike) else value
     is_there = isinstance(path, str) and os.path.isdir(path)  # noqa: PTH112 - a third of it
-    return [] if is_there else [f"{name} is {str(value)!r}: there is no such directory"]
+    return [] if is_there else [f"{name} is {repr_of(path):.1000}: there is no such directory"]
 
 
 def _format(name: str, value: object) -> list[str]:

@@ -55,6 +55,11 @@ async def test_a_directory_that_was_removed_is_named(supervisor, tmp_path, monke
         ("session_id", "a" * 129, f"session_id is '{'a' * 129}': expected 1 to 128 of A-Z a-z 0-9 . _ : -"),
         ("group_id", "", "group_id is '': expected 1 to 128 of A-Z a-z 0-9 . _ : -"),
         ("working_dir", "/no/such/place", "working_dir is '/no/such/place': there is no such directory"),
+        (
+            "working_dir",
+            [10**5000],
+            "working_dir is <list, whose __repr__ raises>: there is no such directory",
+        ),
         ("sandbox", 42, f"sandbox is 42: expected a sandbox, or {ADDRESS_FORMS}"),
         ("sandbox", "locl", f"sandbox is 'locl': expected a sandbox, or {ADDRESS_FORMS}"),
         ("sandbox", "local:/no/such", "sandbox is 'local:/no/such': there is no such directory"),
