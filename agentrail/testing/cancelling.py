@@ -17,44 +17,13 @@ from typing import Any, Final, Literal, TypeAlias, assert_never
 import trio
 from attrs import define
 
+from agentrail import events as e
 from agentrail.abc import HostHooks
 from agentrail.actors.mailbox import Mailbox
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import AbortCycle, ChunksArrived, Signal, SignalId, Steer
 from agentrail.core.session.step_context import is_ephemeral
 from agentrail.errors import CycleEnded, SessionDown
-from agentrail.events import (
-    TERMINAL,
-    AgentAbort,
-    AgentEnd,
-    AgentError,
-    AgentStart,
-    ContextOverflow,
-    Event,
-    MessageDelta,
-    MessageStart,
-    ModelSwitched,
-    PromptDropped,
-    PromptQueued,
-    PromptReceived,
-    PromptRejected,
-    PromptTaken,
-    RequestStart,
-    ResponseComplete,
-    Retry,
-    SessionEnd,
-    SteeringApplied,
-    SteeringReceived,
-    StreamError,
-    ThinkingDelta,
-    ThinkingStart,
-    ToolBlocked,
-    ToolCallUnknown,
-    ToolExecutionEnd,
-    ToolExecutionStart,
-    ToolKilled,
-    ToolSkippedForSteering,
-)
 from agentrail.messages import AssistantMessage, CallId, Message, SteerRef, Text, ToolMessage, UserMessage
 from agentrail.runtime.chunk_buffer import ChunkBuffer
 from agentrail.runtime.event_subscription import Subscription
@@ -87,7 +56,7 @@ def check_history(messages: Sequence[Message]) -> None:
     assert not asked, f"the last message asks for {asked}, but there is no answer"
 
 
-def check_events(events: Iterable[Event]) -> None:
+def check_events(events: Iterable[e.Event]) -> None:
     """Check all events of a session: numbers, cycles, calls, nesting, and the end.
 
     Args:
@@ -104,11 +73,11 @@ def check_events(events: Iterable[Event]) -> None:
     nesting = _Nesting()
     for event in seen:
         assert nesting.takes(event), f"{event!r} is outside the part that it belongs to"
-    ends = [position for position, event in enumerate(seen) if isinstance(event, SessionEnd)]
+    ends = [position for position, event in enumerate(seen) if isinstance(event, e.SessionEnd)]
     assert ends == [len(seen) - 1], f"SessionEnd is at {ends} of {len(seen)} events; expected once, last"
 
 
-def check_nothing_lost(events: Iterable[Event], messages: Sequence[Message] | None = None) -> None:
+def check_nothing_lost(events: Iterable[e.Event], messages: Sequence[Message] | None = None) -> None:
     """Check that every accepted message was read exactly once, or explicitly discarded.
 
     `AgentStart` names the prompt that a cycle reads, `SteeringApplied` the steer that a turn reads.
@@ -150,25 +119,25 @@ class _Fates:
         self.gone: list[str] = []
         self.steers: dict[str, str] = {}
 
-    def take(self, event: Event) -> None:
+    def take(self, event: e.Event) -> None:
         match event:
             # This includes a steer that arrived at the end of its cycle.
-            case PromptReceived(ref=ref) | PromptQueued(ref=ref):
+            case e.PromptReceived(ref=ref) | e.PromptQueued(ref=ref):
                 self.accepted.add(ref)
-            case SteeringReceived(ref=ref, text=text, status="queued"):
+            case e.SteeringReceived(ref=ref, text=text, status="queued"):
                 self.accepted.add(ref)
                 self.steers[ref] = text
-            case AgentStart(ref=ref, goes_on=False):
+            case e.AgentStart(ref=ref, goes_on=False):
                 self.started.append(ref)
-            case SteeringApplied(refs=refs):
+            case e.SteeringApplied(refs=refs):
                 self.applied += refs
-            case PromptDropped(ref=ref) | PromptRejected(ref=ref) | PromptTaken(ref=ref):
+            case e.PromptDropped(ref=ref) | e.PromptRejected(ref=ref) | e.PromptTaken(ref=ref):
                 self.gone.append(ref)
             case _:
                 pass
 
 
-def _check_numbers(events: Sequence[Event]) -> None:
+def _check_numbers(events: Sequence[e.Event]) -> None:
     last = 0
     for event in events:
         assert event.meta is not None, f"{event!r} has no envelope: was it published?"
@@ -177,30 +146,30 @@ def _check_numbers(events: Sequence[Event]) -> None:
         last = expected
 
 
-def _check_cycles(events: Sequence[Event]) -> None:
-    running: AgentStart | None = None
+def _check_cycles(events: Sequence[e.Event]) -> None:
+    running: e.AgentStart | None = None
     for event in events:
-        if isinstance(event, AgentStart):
+        if isinstance(event, e.AgentStart):
             assert running is None, f"{event!r} came before the end of {running!r}"
             running = event
-        elif type(event) in TERMINAL:
+        elif type(event) in e.TERMINAL:
             # An abort is reported in idle too, where no cycle ends.
-            assert running is not None or isinstance(event, AgentAbort), f"{event!r} does not end a cycle"
-            assert isinstance(event, AgentEnd | AgentAbort | AgentError)
+            assert running is not None or isinstance(event, e.AgentAbort), f"{event!r} does not end a cycle"
+            assert isinstance(event, e.AgentEnd | e.AgentAbort | e.AgentError)
             named = None if running is None else running.ref
             assert event.ref in (named, None), f"{event!r} does not name the prompt of its cycle, {named!r}"
             running = None
     assert running is None, f"{running!r} has no terminal event"
 
 
-def _check_calls(events: Sequence[Event]) -> None:
+def _check_calls(events: Sequence[e.Event]) -> None:
     asked = Counter(
         call.call_id
         for event in events
-        if isinstance(event, ResponseComplete)
+        if isinstance(event, e.ResponseComplete)
         for call in event.message.calls
     )
-    for kind in (ToolExecutionStart, ToolExecutionEnd):
+    for kind in (e.ToolExecutionStart, e.ToolExecutionEnd):
         came = Counter(event.call_id for event in events if isinstance(event, kind))
         assert came == asked, f"{kind.__name__} per call: expected {dict(asked)}, got {dict(came)}"
 
@@ -214,25 +183,25 @@ class _Nesting:
         self._running: set[CallId] = set()
         self._spared: set[CallId] = set()
 
-    def takes(self, event: Event) -> bool:
+    def takes(self, event: e.Event) -> bool:
         match event:
-            case AgentStart():
+            case e.AgentStart():
                 self._in_cycle = True
-            case AgentEnd() | AgentError() | AgentAbort():
-                fits = not self._running or isinstance(event, AgentAbort)
+            case e.AgentEnd() | e.AgentError() | e.AgentAbort():
+                fits = not self._running or isinstance(event, e.AgentAbort)
                 self._spared |= self._running
                 self._in_cycle, self._in_request, self._running = False, False, set()
                 return fits
-            case RequestStart():
+            case e.RequestStart():
                 fits = self._in_cycle and not self._in_request and not self._running
                 self._in_request = True
                 return fits
-            case MessageStart() | MessageDelta() | ThinkingStart() | ThinkingDelta():
+            case e.MessageStart() | e.MessageDelta() | e.ThinkingStart() | e.ThinkingDelta():
                 return self._in_request
-            case ResponseComplete() | StreamError():
+            case e.ResponseComplete() | e.StreamError():
                 fits, self._in_request = self._in_request, False
                 return fits
-            case Retry() | ContextOverflow() | ModelSwitched(by="fallback"):
+            case e.Retry() | e.ContextOverflow() | e.ModelSwitched(by="fallback"):
                 # The end of a request that failed before its first chunk, or that ended with `StreamError`.
                 self._in_request = False
                 return self._in_cycle
@@ -240,21 +209,21 @@ class _Nesting:
                 return self._takes_of_a_call(event)
         return True
 
-    def _takes_of_a_call(self, event: Event) -> bool:
+    def _takes_of_a_call(self, event: e.Event) -> bool:
         match event:
-            case ToolExecutionStart(call_id=call_id):
+            case e.ToolExecutionStart(call_id=call_id):
                 self._running.add(call_id)
                 return self._in_cycle and not self._in_request
-            case ToolExecutionEnd(call_id=call_id):
+            case e.ToolExecutionEnd(call_id=call_id):
                 fits = call_id in self._running | self._spared
                 self._running.discard(call_id)
                 self._spared.discard(call_id)
                 return fits
             case (
-                ToolBlocked(call_id=call_id)
-                | ToolCallUnknown(call_id=call_id)
-                | ToolKilled(call_id=call_id)
-                | ToolSkippedForSteering(call_id=call_id)
+                e.ToolBlocked(call_id=call_id)
+                | e.ToolCallUnknown(call_id=call_id)
+                | e.ToolKilled(call_id=call_id)
+                | e.ToolSkippedForSteering(call_id=call_id)
             ):
                 return call_id in self._running | self._spared
             case _:
@@ -309,7 +278,7 @@ class CancelledStage:
     async def check_ended(self) -> None:
         """Check all events of every session, and that no message was lost."""
         for watched in self._watched:
-            events: list[Event] = [event async for event in watched.subscription]
+            events: list[e.Event] = [event async for event in watched.subscription]
             check_events(events)
             check_nothing_lost(events, watched.history)
 

@@ -11,17 +11,7 @@ import msgspec
 from attrs import field, frozen
 
 from agentrail.core.policy.budget import NOTHING_SPENT, Price
-from agentrail.core.protocol.actions import (
-    CallModel,
-    KeepMemory,
-    ReadFile,
-    ReadInstructions,
-    ReadNotes,
-    Search,
-    Wanted,
-    WriteFile,
-    WriteNotes,
-)
+from agentrail.core.protocol import actions as a, hooks as h, signals as s
 from agentrail.core.protocol.effects import (
     Publish,
     Refuse,
@@ -30,36 +20,8 @@ from agentrail.core.protocol.effects import (
     SpawnChild,
     StartStream,
 )
-from agentrail.core.protocol.hooks import (
-    FileText,
-    FileWritten,
-    Found,
-    InstructionsFound,
-    MemoryKept,
-    ModelAnswer,
-    NotesIndex,
-    RequestFailed,
-    RequestResult,
-)
 from agentrail.core.protocol.request import EffectId, ModelFacts
 from agentrail.core.protocol.signal_base import SignalId
-from agentrail.core.protocol.signals import (
-    AgentEnded,
-    AgentIdled,
-    Asked,
-    ContextGathered,
-    Decline,
-    HostJudged,
-    HostTold,
-    PluginRequestFinished,
-    Prompt,
-    ResponseCompleted,
-    Signal,
-    Steer,
-    TeardownFinished,
-    TimerFired,
-    ToolFinished,
-)
 from agentrail.core.session import machine
 from agentrail.core.session.effect_owners import OfChild, OfContext, OfHostCheck, OfHostReport, owned_by
 from agentrail.core.session.state import Phase, SessionConfig, SessionState
@@ -99,39 +61,39 @@ LATER_MS: Final = 1_000_000
 MANY: Final = 200
 """More answers than a session can need that starts new work only for callers."""
 
-_NOTHING_THERE: Final = RequestFailed(error=ErrorInfo(code="not_there", message="the context ends here"))
+_NOTHING_THERE: Final = h.RequestFailed(error=ErrorInfo(code="not_there", message="the context ends here"))
 
 
-def answer_what_is_open(state: SessionState) -> Signal | None:
+def answer_what_is_open(state: SessionState) -> s.Signal | None:
     """Return a successful outcome for one open effect. None if there is none."""
     data = state.data
     running = [
         call.effect_id for call in (*data.batch, *data.survivors) if call.stage in {"running", "stopping"}
     ]
     if plugin_requests_of(state):
-        return PluginRequestFinished(
+        return s.PluginRequestFinished(
             at_ms=LATER_MS, effect_id=plugin_requests_of(state)[0], result=_NOTHING_THERE
         )
     for effect_id, _ in owned_by(data.open, OfHostCheck):
-        return HostJudged(at_ms=LATER_MS, effect_id=effect_id)
+        return s.HostJudged(at_ms=LATER_MS, effect_id=effect_id)
     for effect_id, _ in owned_by(data.open, OfHostReport):
-        return HostTold(at_ms=LATER_MS, effect_id=effect_id)
+        return s.HostTold(at_ms=LATER_MS, effect_id=effect_id)
     for effect_id, _ in owned_by(data.open, OfContext):
-        return ContextGathered(at_ms=LATER_MS, effect_id=effect_id)
+        return s.ContextGathered(at_ms=LATER_MS, effect_id=effect_id)
     for effect_id, _ in owned_by(data.open, OfChild):  # the session of a tool ends before the tool
-        return ToolFinished(at_ms=LATER_MS, effect_id=effect_id, text="done", started_at_ms=0)
+        return s.ToolFinished(at_ms=LATER_MS, effect_id=effect_id, text="done", started_at_ms=0)
     if data.compaction is not None and data.compaction.summary is not None:
-        return PluginRequestFinished(
+        return s.PluginRequestFinished(
             at_ms=LATER_MS, effect_id=data.compaction.effect_id, result=_NOTHING_THERE
         )
     if data.compaction is not None:
         return _all_right(data.compaction.effect_id)
     leaving = [agent for agent in data.agents.states if agent.status in {"closing", "stopping"}]
     if leaving:
-        return AgentEnded(at_ms=LATER_MS, effect_id=leaving[0].effect_id, reason="closed")
+        return s.AgentEnded(at_ms=LATER_MS, effect_id=leaving[0].effect_id, reason="closed")
     working = [agent for agent in data.agents.states if agent.status == "working"]
     if working:
-        return AgentIdled(
+        return s.AgentIdled(
             at_ms=LATER_MS,
             effect_id=working[0].effect_id,
             outcome="finished",
@@ -140,16 +102,18 @@ def answer_what_is_open(state: SessionState) -> Signal | None:
             spent=NOTHING_SPENT,
         )
     if teardowns_of(state):
-        return TeardownFinished(at_ms=LATER_MS, effect_id=teardowns_of(state)[0], receipt=AbortReceipt())
+        return s.TeardownFinished(at_ms=LATER_MS, effect_id=teardowns_of(state)[0], receipt=AbortReceipt())
     if timers_of(state) and not running:
-        return TimerFired(at_ms=LATER_MS, effect_id=timers_of(state)[0])
+        return s.TimerFired(at_ms=LATER_MS, effect_id=timers_of(state)[0])
     if data.stream is not None and not data.stream.pausing:
         return _all_right(data.stream.effect_id)
     if running:
-        return ToolFinished(at_ms=LATER_MS, effect_id=EffectId(str(running[0])), text="done", started_at_ms=0)
+        return s.ToolFinished(
+            at_ms=LATER_MS, effect_id=EffectId(str(running[0])), text="done", started_at_ms=0
+        )
     questions = [one.asked.ref for one in data.interactions if isinstance(one.asked, Question)]
     if questions:  # of a tool, whose call waits for it without a deadline
-        return Decline(at_ms=LATER_MS, signal_id=SignalId(f"rest/{questions[0]}"), ref=questions[0])
+        return s.Decline(at_ms=LATER_MS, signal_id=SignalId(f"rest/{questions[0]}"), ref=questions[0])
     return None
 
 
@@ -172,7 +136,7 @@ def run_is_complete(run: Sequence[Seen]) -> None:
     end = run[-1].after
     assert end.ended or end.phase is Phase.IDLE
     alive = [seen for seen in run if not seen.before.ended]
-    asked = [seen.signal.signal_id for seen in alive if isinstance(seen.signal, Asked)]
+    asked = [seen.signal.signal_id for seen in alive if isinstance(seen.signal, s.Asked)]
     asked += [by for seen in alive if (by := getattr(seen.signal, "asked_by", None)) is not None]
     answered = [
         effect.to for seen in run for effect in seen.effects if isinstance(effect, ReplyToCaller | Refuse)
@@ -194,7 +158,7 @@ def run_is_complete(run: Sequence[Seen]) -> None:
     # A prompt that was being judged during a crash is received, and then queued: it is a single prompt nevertheless.
     assert said + Counter(dropped) == Counter(set(accepted))
     accepted = [ref for ref in accepted if not ref.startswith("wake/")]  # these have no caller
-    assert set(accepted) <= {seen.signal.ref for seen in alive if isinstance(seen.signal, Prompt | Steer)}
+    assert set(accepted) <= {seen.signal.ref for seen in alive if isinstance(seen.signal, s.Prompt | s.Steer)}
     running = 0
     for event in events:
         running += isinstance(event, AgentStart)
@@ -203,10 +167,10 @@ def run_is_complete(run: Sequence[Seen]) -> None:
     assert running == 0
 
 
-def _all_right(effect_id: EffectId) -> ResponseCompleted:
+def _all_right(effect_id: EffectId) -> s.ResponseCompleted:
     message = AssistantMessage(content=(Text(text="all right"),), model="scripted:model", stop_reason="end")
     usage = TokenUsage(input=1, output=1)
-    return ResponseCompleted(
+    return s.ResponseCompleted(
         at_ms=LATER_MS, effect_id=effect_id, message=message, usage=usage, stop_reason="end"
     )
 
@@ -325,7 +289,7 @@ class SessionView:
         return self.run[-1].events if self.run else []
 
     @property
-    def signal(self) -> Signal:
+    def signal(self) -> s.Signal:
         """The last signal."""
         return self.run[-1].signal
 
@@ -341,13 +305,13 @@ class SessionView:
 class CounterExample(AssertionError):
     """A broken promise, and the signals that broke it. Prints itself as a scenario."""
 
-    def __init__(self, rule: str, why: str, signals: Sequence[Signal], run: "Run") -> None:
+    def __init__(self, rule: str, why: str, signals: Sequence[s.Signal], run: "Run") -> None:
         """Store the promise, the failure, and the signals."""
         self.rule = rule
         self.why = why
-        self.signals: tuple[Signal, ...] = tuple(signals)
+        self.signals: tuple[s.Signal, ...] = tuple(signals)
         self.setup: Setup = run.setup
-        self.drawn: tuple[Signal, ...] = tuple(run.drawn)
+        self.drawn: tuple[s.Signal, ...] = tuple(run.drawn)
         super().__init__(rule, why)
 
     @property
@@ -373,12 +337,12 @@ class Run:
         self._invariants = invariants
         self._watch = StackWatch(setup.entries)
         self.state: SessionState = self.begun(*load_stack(setup.entries, ask=self._watch))
-        self.script: list[Signal] = []
-        self.drawn: list[Signal] = []
+        self.script: list[s.Signal] = []
+        self.drawn: list[s.Signal] = []
         self.seen: list[Seen] = []
         self.coverage: Counter[HookOutcome] = Counter()
         self._about_calls: tuple[AskedPlugin, ...] = ()
-        self._wanted: dict[EffectId, Wanted] = {}
+        self._wanted: dict[EffectId, a.Wanted] = {}
 
     @property
     def view(self) -> SessionView:
@@ -387,10 +351,10 @@ class Run:
     def begun(self, stack: Stack, states: PluginStates) -> SessionState:
         return machine.new_session(self.setup.config, self.setup.tools, stack, states)
 
-    def say(self, drawn: Signal) -> None:
+    def say(self, drawn: s.Signal) -> None:
         self.hear(self._fitting(fit(drawn, self.state, len(self.script) + 1)), drawn)
 
-    def hear(self, signal: Signal, drawn: Signal | None = None) -> None:
+    def hear(self, signal: s.Signal, drawn: s.Signal | None = None) -> None:
         """Step with an exact signal, and check every promise."""
         self.drawn.append(signal if drawn is None else drawn)
         self.script.append(signal)
@@ -418,14 +382,14 @@ class Run:
     def compared(self, seen: Seen) -> None:
         """Compare a step with another one, for runs that have a counterpart."""
 
-    def _fitting(self, signal: Signal) -> Signal:
+    def _fitting(self, signal: s.Signal) -> s.Signal:
         """Answer a plugin's request with the kind of answer that it needs, which the strategy could not know."""
-        if isinstance(signal, PluginRequestFinished) and signal.effect_id in self._wanted:
+        if isinstance(signal, s.PluginRequestFinished) and signal.effect_id in self._wanted:
             result = _result_for(self._wanted[signal.effect_id], signal.result)
             return msgspec.structs.replace(signal, result=result)
         return signal
 
-    def _hold(self, seen: Seen, script: Sequence[Signal]) -> None:
+    def _hold(self, seen: Seen, script: Sequence[s.Signal]) -> None:
         self.seen.append(seen)
         self.state = seen.after
         askings, faults = self._watch.take()
@@ -447,7 +411,7 @@ class Run:
                 invariant(self.view)
 
     @contextmanager
-    def _telling(self, rule: str, script: Sequence[Signal], *, by_user: bool = False) -> Iterator[None]:
+    def _telling(self, rule: str, script: Sequence[s.Signal], *, by_user: bool = False) -> Iterator[None]:
         """Convert a failure into a counter-example. An invariant that raises any other exception is itself at fault."""
         caught = Exception if by_user else (AssertionError, AgentrailError)
         try:
@@ -461,7 +425,7 @@ class Run:
             raise CounterExample(rule, why, script, self) from error
 
 
-Rerun: TypeAlias = Callable[[Setup, Sequence[Signal]], CounterExample | None]
+Rerun: TypeAlias = Callable[[Setup, Sequence[s.Signal]], CounterExample | None]
 """Repeats a run from its generated signals, and returns its failure."""
 
 
@@ -480,14 +444,14 @@ def shortened(found: CounterExample, repeat: Rerun) -> CounterExample:
     return found
 
 
-def _shorter(drawn: Sequence[Signal], position: int) -> Iterator[tuple[Signal, ...]]:
+def _shorter(drawn: Sequence[s.Signal], position: int) -> Iterator[tuple[s.Signal, ...]]:
     before, signal, behind = drawn[:position], drawn[position], drawn[position + 1 :]
     yield (*before, *behind)
-    if isinstance(signal, ResponseCompleted):
+    if isinstance(signal, s.ResponseCompleted):
         for smaller in _without_one(signal.message.content):
             message = msgspec.structs.replace(signal.message, content=smaller)
             yield (*before, msgspec.structs.replace(signal, message=message), *behind)
-    if isinstance(signal, Prompt):
+    if isinstance(signal, s.Prompt):
         for smaller in filter(None, _without_one(signal.content)):
             yield (*before, msgspec.structs.replace(signal, content=smaller), *behind)
 
@@ -513,27 +477,27 @@ def _one_line(text: str) -> str:
     return words if len(words) <= _MAX_REMARK else f"{words[:_MAX_REMARK]}…"
 
 
-def _result_for(wanted: Wanted, drawn: RequestResult) -> RequestResult:
-    text = drawn.text if isinstance(drawn, FileText) else None
+def _result_for(wanted: a.Wanted, drawn: h.RequestResult) -> h.RequestResult:
+    text = drawn.text if isinstance(drawn, h.FileText) else None
     match wanted, drawn:
-        case _, RequestFailed():
+        case _, h.RequestFailed():
             return drawn
-        case ReadFile(path=path), _:
-            return FileText(path=path, text=text)
-        case WriteFile(path=path, text=written), _:
-            return FileWritten(path=path, written_bytes=len(written.encode()))
-        case CallModel(), _:
-            return ModelAnswer(text=text or "")
-        case Search(), _:
-            return Found(entries=() if text is None else (text,))
-        case ReadInstructions(below=below), _:
+        case a.ReadFile(path=path), _:
+            return h.FileText(path=path, text=text)
+        case a.WriteFile(path=path, text=written), _:
+            return h.FileWritten(path=path, written_bytes=len(written.encode()))
+        case a.CallModel(), _:
+            return h.ModelAnswer(text=text or "")
+        case a.Search(), _:
+            return h.Found(entries=() if text is None else (text,))
+        case a.ReadInstructions(below=below), _:
             where = "/".join([*below[:1], "AGENTS.md"])
-            return InstructionsFound(files=() if not text else (InstructionFile(path=where, text=text),))
-        case KeepMemory(entry_id=entry_id), _:
-            return MemoryKept(entry_id=entry_id)
-        case ReadNotes(), _:
-            return NotesIndex()
-        case WriteNotes(facts=facts), _:
-            return NotesIndex(added=facts)
+            return h.InstructionsFound(files=() if not text else (InstructionFile(path=where, text=text),))
+        case a.KeepMemory(entry_id=entry_id), _:
+            return h.MemoryKept(entry_id=entry_id)
+        case a.ReadNotes(), _:
+            return h.NotesIndex()
+        case a.WriteNotes(facts=facts), _:
+            return h.NotesIndex(added=facts)
         case _ as never:
             assert_never(never)

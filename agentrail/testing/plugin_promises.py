@@ -7,21 +7,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from attrs import frozen
 
-from agentrail.core.protocol.actions import (
-    Abort,
-    BlockTool,
-    CallModel,
-    Intervene,
-    KeepMemory,
-    ReplaceToolArgs,
-    ReplaceToolResult,
-    Request,
-    RequireApproval,
-    ResolveApproval,
-    SwitchModel,
-    WriteFile,
-    WriteNotes,
-)
+from agentrail.core.protocol import actions as a
 from agentrail.core.protocol.effects import RunTool
 from agentrail.core.protocol.hooks import BeforePrompt, BeforeTool, HookEvent, RequestDone
 from agentrail.core.protocol.signals import Approve, Prompt
@@ -178,14 +164,14 @@ def effects_are_not_doubled(moment: PluginMoment) -> None:
 
 def _rewriting_pairs(moment: PluginMoment) -> Iterator[tuple[AskedPlugin, AskedPlugin]]:
     """Yield pairs of consecutive plugin calls that rewrote the arguments of one call."""
-    rewriting = [one for one in moment.askings if isinstance(one.answer, ReplaceToolArgs)]
+    rewriting = [one for one in moment.askings if isinstance(one.answer, a.ReplaceToolArgs)]
     for first, second in pairwise(rewriting):
         if first.member.name != second.member.name and _subject(first) == _subject(second):
             yield first, second
 
 
 def _rewritten(asking: AskedPlugin) -> JsonObject:
-    answer: ReplaceToolArgs[Any] = asking.answer
+    answer: a.ReplaceToolArgs[Any] = asking.answer
     return answer.arguments
 
 
@@ -193,16 +179,16 @@ def _rewritten_from(asking: AskedPlugin, arguments: JsonObject) -> JsonObject:
     """Return a plugin's rewrite of other arguments. The same arguments if it leaves them unchanged."""
     question = msgspec.structs.replace(_question(asking), arguments=frozen_json(arguments))
     answer = ask_again(asking.member, question, asking.state, asking.ctx)
-    return answer.arguments if isinstance(answer, ReplaceToolArgs) else arguments
+    return answer.arguments if isinstance(answer, a.ReplaceToolArgs) else arguments
 
 
 def _effect_of(answer: object) -> tuple[type, object] | None:
     """Return an effect that must not happen twice, for comparison. None for actions without one."""
     match answer:
-        case Intervene(prompt=said):
-            return Intervene, said
-        case Request(effect=WriteFile() | WriteNotes() | KeepMemory() | CallModel() as wanted):
-            return Request, wanted
+        case a.Intervene(prompt=said):
+            return a.Intervene, said
+        case a.Request(effect=a.WriteFile() | a.WriteNotes() | a.KeepMemory() | a.CallModel() as wanted):
+            return a.Request, wanted
         case _:
             return None
 
@@ -215,7 +201,7 @@ def only_the_user_approves(moment: PluginMoment) -> None:
     """A plugin that accepts a prompt as an approval found its subject in it: the id, or the command."""
     for asking in moment.askings:
         answer = asking.answer
-        if isinstance(answer, ResolveApproval) and answer.decision != "reject":
+        if isinstance(answer, a.ResolveApproval) and answer.decision != "reject":
             said = asking.event.text if isinstance(asking.event, BeforePrompt) else ""
             is_named = bool(answer.approval_id) and answer.approval_id in said
             assert is_named, (
@@ -232,7 +218,7 @@ def _subject(asking: AskedPlugin) -> object:
 def _made(asking: AskedPlugin) -> str | None:
     """Return a plugin's replacement, for comparison. None if it replaced nothing."""
     match asking.answer:
-        case ReplaceToolResult(result=made) | ReplaceToolArgs(arguments=made) | SwitchModel(model=made):
+        case a.ReplaceToolResult(result=made) | a.ReplaceToolArgs(arguments=made) | a.SwitchModel(model=made):
             return repr(made)
         case _:
             return None
@@ -255,8 +241,8 @@ def _let_pass(moment: PluginMoment, asking: AskedPlugin, arguments: JsonObject, 
     is_approved = isinstance(moment.seen.signal, Approve | Prompt) or is_allowed(
         moment.seen.after.data.rules, question.name, arguments
     )
-    refuses = isinstance(answer, BlockTool | Abort) or (
-        isinstance(answer, RequireApproval) and not is_approved
+    refuses = isinstance(answer, a.BlockTool | a.Abort) or (
+        isinstance(answer, a.RequireApproval) and not is_approved
     )
     assert not refuses, (
         f"a call of {question.name!r} got past plugin {asking.member.name!r}, which {why}: for {_json(arguments)} it returns {type(answer).__name__}"

@@ -6,6 +6,7 @@ from typing import Final, NewType, assert_never, get_args
 
 import msgspec
 
+from agentrail import events as e
 from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol import effects as asked
 from agentrail.core.protocol.effects import Effect
@@ -13,28 +14,6 @@ from agentrail.core.session.agent_records import GENERAL_PURPOSE
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt, ToolsReceipt
 from agentrail.core.session.views import Snapshot, Status
 from agentrail.errors import ErrorInfo
-from agentrail.events import (
-    EPHEMERAL,
-    PERMISSION_OPTIONS,
-    SECTIONS,
-    TERMINAL,
-    AbortReceipt,
-    AgentEnd,
-    Amount,
-    Approval,
-    EventBase,
-    Plan,
-    PlanStep,
-    RecoveryDecision,
-    SessionEnd,
-    SessionParked,
-    SessionRecovered,
-    SessionRestarted,
-    SessionStart,
-    SignalQuarantined,
-    Todo,
-    WaitingFor,
-)
 from agentrail.messages import (
     AssistantMessage,
     Message,
@@ -85,12 +64,19 @@ _GROUP_OF_SECTION: Final = {
     "Plugins": Group("plugins"),
 }
 _GROUP_OF: Final = {
-    event: _GROUP_OF_SECTION[section] for section, events in SECTIONS.items() for event in get_args(events)
+    event: _GROUP_OF_SECTION[section] for section, events in e.SECTIONS.items() for event in get_args(events)
 }
-_GROUP_OF.update(dict.fromkeys(EPHEMERAL, Group("deltas")))
+_GROUP_OF.update(dict.fromkeys(e.EPHEMERAL, Group("deltas")))
 _GROUP_OF.update(
     dict.fromkeys(
-        (SessionStart, SessionRestarted, SessionRecovered, SessionParked, SessionEnd, SignalQuarantined),
+        (
+            e.SessionStart,
+            e.SessionRestarted,
+            e.SessionRecovered,
+            e.SessionParked,
+            e.SessionEnd,
+            e.SignalQuarantined,
+        ),
         Group("session"),
     )
 )
@@ -175,7 +161,9 @@ def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
             kind = type(event)
             if _GROUP_OF[kind] not in show:
                 return None
-            said = event if kind not in TERMINAL or REFS in show else msgspec.structs.replace(event, ref=None)
+            said = (
+                event if kind not in e.TERMINAL or REFS in show else msgspec.structs.replace(event, ref=None)
+            )
             return f"Publish {kind.__name__}{_fields_of(said)}"
         case asked.ReplyToCaller(to=to, value=value):
             return f"Reply {to} {_answer_words(value)}"
@@ -214,7 +202,7 @@ def _answer_words(value: object) -> str:
         case ToolsReceipt(attached=attached, detached=detached, missing=missing):
             lists = (("attached", attached), ("detached", detached), ("missing", missing))
             return " ".join(f"{name}={','.join(names)}" for name, names in lists if names) or "unchanged"
-        case AbortReceipt(settled=settled):
+        case e.AbortReceipt(settled=settled):
             return " ".join(("settled" if settled else "unsettled", *RECEIPT.write(value)))
         case Status():
             return _status_words(value)
@@ -263,7 +251,7 @@ _SAID: Final = frozenset(
 _NAMED: Final = {"via": "via", "request_id": "request"}
 
 
-def _fields_of(event: EventBase) -> str:
+def _fields_of(event: e.EventBase) -> str:
     # Generic rather than one arm per kind, so that a new event is shown at once. Fields with their default are left out.
     words: list[str] = []
     for field in msgspec.structs.fields(event):
@@ -271,7 +259,7 @@ def _fields_of(event: EventBase) -> str:
         if field.name == "meta" or value == field.default:
             continue
         # The lines above contain the request of each turn, and the head the tools.
-        if field.name == "effect_class" or (field.name == "turns" and isinstance(event, AgentEnd)):
+        if field.name == "effect_class" or (field.name == "turns" and isinstance(event, e.AgentEnd)):
             continue
         match value:
             case str() if field.name in _NAMED:
@@ -300,11 +288,11 @@ def _value_word(value: object) -> str:
             return (f"error {quote(text)}" if is_error else quote(text)) + shown
         case AssistantMessage(content=content):
             return " ".join(map(block_word, content))
-        case AbortReceipt():
+        case e.AbortReceipt():
             return " ".join(RECEIPT.write(value))
         case Text(text=text):
             return quote(text)
-        case Approval(id=id, call_id=call_id, tool=tool, arguments=arguments, hint=hint):
+        case e.Approval(id=id, call_id=call_id, tool=tool, arguments=arguments, hint=hint):
             call = block_word(ToolCall(call_id=call_id, name=tool, arguments=arguments))
             return f"{id} {call}" + (f" {quote(hint)}" if hint else "") + _offered(value)
         case tuple() as several:
@@ -320,20 +308,20 @@ def _value_word(value: object) -> str:
 def _carried_word(value: object) -> str:
     """Return a value that only a few events carry as text. Of all other values, only the type is written."""
     match value:
-        case Todo(id=todo_id, status=status):
+        case e.Todo(id=todo_id, status=status):
             word = name_word(todo_id)  # the model chose it, and may have written a sentence
             return f"{word}{'=' if word == todo_id else ' '}{status}"
-        case Plan(steps=steps):
+        case e.Plan(steps=steps):
             return f"done={sum(step.done for step in steps)}/{len(steps)}"
-        case PlanStep(index=index, content=content):
+        case e.PlanStep(index=index, content=content):
             return f"{index} {quote(content)}"
-        case Amount(value=number, unit=unit):
+        case e.Amount(value=number, unit=unit):
             return f"{number:g} {unit}"
-        case RecoveryDecision(open=what, id=open_id, decision=decision):
+        case e.RecoveryDecision(open=what, id=open_id, decision=decision):
             return f"{what} {open_id} {decision}"
-        case WaitingFor(kind=kind, id=waiting_id):
+        case e.WaitingFor(kind=kind, id=waiting_id):
             return f"{kind}:{waiting_id}"
-        case EventBase():  # of a child
+        case e.EventBase():  # of a child
             return f"{type(value).__name__}{_fields_of(value)}"
         case _:
             return type(value).__name__.lower()
@@ -347,8 +335,8 @@ def _several(values: Iterable[object]) -> str:
     return joint.join(map(_value_word, values))
 
 
-def _offered(approval: Approval) -> str:
+def _offered(approval: e.Approval) -> str:
     """Return the options of an approval, if they are not the default ones, and the operator of a breakpoint."""
     options = approval.permission_options
     by = "" if approval.by is None else f" by={approval.by}"
-    return by if options == PERMISSION_OPTIONS else f" options={','.join(options)}{by}"
+    return by if options == e.PERMISSION_OPTIONS else f" options={','.join(options)}{by}"

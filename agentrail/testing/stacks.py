@@ -37,16 +37,6 @@ from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.effects import RunTool
 from agentrail.core.protocol.hooks import HOOKS, FileText
 from agentrail.core.protocol.request import EffectId
-from agentrail.core.protocol.signals import (
-    Approve,
-    PluginRequestFinished,
-    Prompt,
-    ResponseCompleted,
-    Signal,
-    SignalId,
-    ToolFinished,
-    UpdatePluginOpts,
-)
 from agentrail.core.session.state import SessionConfig
 from agentrail.core.stack.loaded_stack import PluginEntry, load_stack
 from agentrail.core.stack.plugin import Plugin
@@ -385,7 +375,7 @@ class StackMachine(SessionMachine, unittest.TestCase):
 
     __test__: bool = False  # until a subclass has a stack
     setup: ClassVar[Setup]
-    tours: ClassVar[tuple[tuple[Signal, ...], ...]] = ()
+    tours: ClassVar[tuple[tuple[s.Signal, ...], ...]] = ()
     max_signals: ClassVar[int] = 25
     ends_after: ClassVar[int] = 15
 
@@ -500,9 +490,9 @@ def strategies_of(vocabulary: Vocabulary, options: Mapping[str, Mapping[str, Any
     decisions = st.builds(_edited, strategies.decisions(), arguments)
     updates = [
         st.builds(
-            UpdatePluginOpts,
+            s.UpdatePluginOpts,
             at_ms=st.just(0),
-            signal_id=st.just(SignalId("")),
+            signal_id=st.just(s.SignalId("")),
             plugin=st.just(name),
             options=st.just(dict(given)),
         )
@@ -521,11 +511,11 @@ def strategies_of(vocabulary: Vocabulary, options: Mapping[str, Mapping[str, Any
     return MappingProxyType({**PLAIN_STRATEGIES, **drawn})
 
 
-def _openings_of(vocabulary: Vocabulary) -> SearchStrategy[tuple[Signal, ...]]:
+def _openings_of(vocabulary: Vocabulary) -> SearchStrategy[tuple[s.Signal, ...]]:
     """Generate the start of a life: mostly with a prompt and calls, some of which end, because plugins judge those."""
     drawn = strategies_of(vocabulary, {})
     ended = st.builds(
-        ToolFinished,
+        s.ToolFinished,
         at_ms=st.just(0),
         effect_id=st.just(EffectId("0")),
         text=vocabulary.texts(),
@@ -539,7 +529,7 @@ def _openings_of(vocabulary: Vocabulary) -> SearchStrategy[tuple[Signal, ...]]:
     )
 
 
-def tours_of(vocabulary: Vocabulary) -> Iterator[tuple[Signal, ...]]:
+def tours_of(vocabulary: Vocabulary) -> Iterator[tuple[s.Signal, ...]]:
     """Yield the shortest runs that call every tool with every word: random generation takes long to cover them all."""
     for spec in vocabulary.tools:
         properties: Any = spec.parameters.get("properties", {})
@@ -548,8 +538,8 @@ def tours_of(vocabulary: Vocabulary) -> Iterator[tuple[Signal, ...]]:
             call = read_call("c1", spec.name, json.dumps(dict.fromkeys(texts, word)))
             message = AssistantMessage(content=(call,), model="scripted:model", stop_reason="tool_use")
             yield (
-                Prompt(at_ms=0, signal_id=SignalId(""), ref=PromptRef(""), content=(Text(text=word),)),
-                ResponseCompleted(
+                s.Prompt(at_ms=0, signal_id=s.SignalId(""), ref=PromptRef(""), content=(Text(text=word),)),
+                s.ResponseCompleted(
                     at_ms=0,
                     effect_id=EffectId("0"),
                     message=message,
@@ -563,25 +553,25 @@ def _is_text(schema: Any) -> bool:
     return isinstance(schema, Mapping) and schema.get("type") == "string"
 
 
-def _speaking(response: ResponseCompleted, usage: TokenUsage, blocks: Sequence[Any]) -> ResponseCompleted:
+def _speaking(response: s.ResponseCompleted, usage: TokenUsage, blocks: Sequence[Any]) -> s.ResponseCompleted:
     message = AssistantMessage(
         content=tuple(blocks), model=response.message.model, stop_reason=response.stop_reason
     )
     return msgspec.structs.replace(response, message=message, usage=usage)
 
 
-def _edited(signal: Signal, arguments: Any) -> Signal:
+def _edited(signal: s.Signal, arguments: Any) -> s.Signal:
     """Let a user edit arguments so that they fit the existing tools."""
-    if isinstance(signal, Approve) and signal.arguments is not None:
+    if isinstance(signal, s.Approve) and signal.arguments is not None:
         return msgspec.structs.replace(signal, arguments=arguments)
     return signal
 
 
-def _saying(signal: Signal, text: str) -> Signal:
-    return msgspec.structs.replace(signal, text=text) if isinstance(signal, ToolFinished) else signal
+def _saying(signal: s.Signal, text: str) -> s.Signal:
+    return msgspec.structs.replace(signal, text=text) if isinstance(signal, s.ToolFinished) else signal
 
 
-def _finding(signal: PluginRequestFinished, text: str) -> PluginRequestFinished:
+def _finding(signal: s.PluginRequestFinished, text: str) -> s.PluginRequestFinished:
     match signal.result:
         case FileText(text=str()) as found:
             return msgspec.structs.replace(signal, result=msgspec.structs.replace(found, text=text))

@@ -9,6 +9,7 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from agentrail import messages as m
 from agentrail.core.policy.budget import spent_of
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.protocol import signals as s
@@ -22,7 +23,6 @@ from agentrail.core.protocol.request import (
     TextDelta,
     UsageUpdate,
 )
-from agentrail.core.protocol.signals import Recovered
 from agentrail.core.protocol.tool_changes import Change, RequestCompaction, UpdateContext, UpdateTodos
 from agentrail.core.protocol.tool_questions import ToolQuestion
 from agentrail.core.session import machine
@@ -30,29 +30,6 @@ from agentrail.core.session.state import SessionState
 from agentrail.core.values.toolbox import read_call
 from agentrail.errors import ErrorInfo, InternalError
 from agentrail.events import AbortReceipt, StatusUpdate, Todo, ToolSourceState
-from agentrail.messages import (
-    ApprovalId,
-    AssistantMessage,
-    CallId,
-    ClientCallRef,
-    FileRef,
-    Image,
-    JsonObject,
-    Message,
-    PromptRef,
-    QuestionRef,
-    SessionId,
-    SteerRef,
-    StopReason,
-    Text,
-    Thinking,
-    TokenUsage,
-    ToolCall,
-    ToolMessage,
-    ToolResult,
-    TraceContext,
-    UserMessage,
-)
 from agentrail.testing.open_effects import (
     fit as fit,  # noqa: PLC0414 - users of the strategies find it here
     open_ids,
@@ -65,10 +42,10 @@ from agentrail.testing.scenario_signals import plain_tool
 # The open effects are known only once there is a state: places are drawn, and `open_effects.py` replaces them with ids.
 
 
-def recoveries() -> SearchStrategy[Recovered]:
+def recoveries() -> SearchStrategy[s.Recovered]:
     """Recoveries of any cause, including the third in a row."""
     return st.builds(
-        Recovered,
+        s.Recovered,
         at_ms=st.just(0),
         cause=st.sampled_from(("start", "lease_over", "gone", "drain", "restored")),
         # All open effects, every other one, none, and a late one.
@@ -81,7 +58,7 @@ def recoveries() -> SearchStrategy[Recovered]:
 
 # A form and its answers.
 
-FORM: Final[JsonObject] = {
+FORM: Final[m.JsonObject] = {
     "type": "object",
     "properties": {
         "name": {"type": "string", "minLength": 1},
@@ -94,7 +71,7 @@ FORM: Final[JsonObject] = {
 }
 """A form with a field of each kind."""
 # Filled in correctly, with invalid fields, with fields of another form, and empty.
-FILLED: Final[tuple[JsonObject, ...]] = (
+FILLED: Final[tuple[m.JsonObject, ...]] = (
     {"name": "Ada", "age": 36.0, "sure": True},
     {"age": -1, "side": "up"},
     {"name": "Ada", "both": ["right"]},
@@ -120,12 +97,12 @@ _PLACES: Final = ("0", "0", "0", "1", "2", "late")
 
 _words: Final = st.sampled_from(("a", "b", "It is", "…", "word " * 20))
 _spoken: Final = _words | st.sampled_from(("<title>A fox</title>", "<status>", "</status>", "`", "<"))
-_images: Final = st.builds(Image, media_type=st.just("image/png"), data=st.just("iVBORw0KGgo="))
+_images: Final = st.builds(m.Image, media_type=st.just("image/png"), data=st.just("iVBORw0KGgo="))
 _JITTERS: Final = st.sampled_from((0.0, 0.5, 0.999))
 _doors: Final = st.sampled_from((None, None, "http", "acp"))
 _request_ids: Final = st.sampled_from((None, None, "req-1", "req-2"))
 _digests: Final = st.sampled_from((None, None, "0" * 64, "f" * 64))
-_traces: Final = st.sampled_from((None, None, TraceContext(traceparent=f"00-{'a' * 32}-{'b' * 16}-01")))
+_traces: Final = st.sampled_from((None, None, m.TraceContext(traceparent=f"00-{'a' * 32}-{'b' * 16}-01")))
 # With a time limit, like all that waits for the user here: every run comes to an end.
 _BROUGHT: Final = msgspec.structs.replace(plain_tool("raed"), answered_by="client", timeout_seconds=1.0)
 _settings: Final = st.sampled_from(
@@ -160,7 +137,7 @@ def _errors() -> SearchStrategy[ErrorInfo]:
 # --- values
 
 
-def tool_calls(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[ToolCall]:
+def tool_calls(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[m.ToolCall]:
     """Calls as a model makes them: valid ones, unknown tools, arguments that are wrong or not JSON, ids used twice.
 
     Args:
@@ -171,29 +148,29 @@ def tool_calls(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[ToolCall]:
     )
 
 
-def messages() -> SearchStrategy[Message]:
+def messages() -> SearchStrategy[m.Message]:
     """Messages with blocks of every kind that a vendor's wire format can express."""
-    texts = st.builds(Text, text=st.text(min_size=1))
-    files = st.builds(FileRef, path=st.sampled_from(("README.md", "a/b.txt")))
+    texts = st.builds(m.Text, text=st.text(min_size=1))
+    files = st.builds(m.FileRef, path=st.sampled_from(("README.md", "a/b.txt")))
     thoughts = st.builds(
-        Thinking, text=st.text(), signature=st.none() | st.just("signed"), provider=st.just("scripted")
+        m.Thinking, text=st.text(), signature=st.none() | st.just("signed"), provider=st.just("scripted")
     )
     results = st.builds(
-        ToolResult,
-        call_id=st.sampled_from(("c1", "c2")).map(CallId),
+        m.ToolResult,
+        call_id=st.sampled_from(("c1", "c2")).map(m.CallId),
         name=st.sampled_from(TOOL_NAMES),
         text=st.text(min_size=1),
         is_error=st.booleans(),
         images=_tuples(_images, max_size=2),
     )
     return st.one_of(
-        st.builds(UserMessage, content=_tuples(texts | _images | files, min_size=1)),
+        st.builds(m.UserMessage, content=_tuples(texts | _images | files, min_size=1)),
         st.builds(
-            AssistantMessage,
+            m.AssistantMessage,
             content=_tuples(texts | thoughts | tool_calls(), min_size=1),
             model=st.just(MODEL),
         ),
-        st.builds(ToolMessage, results=_tuples(results, min_size=1)),
+        st.builds(m.ToolMessage, results=_tuples(results, min_size=1)),
     )
 
 
@@ -242,24 +219,24 @@ def stacks(
 def prompts() -> SearchStrategy[s.Prompt]:
     """Prompts that ask for a receipt, or for the text of their own cycle."""
     return _asked(
-        s.Prompt, ref=st.just(""), content=_tuples(st.builds(Text, text=_words), min_size=1, max_size=2),
+        s.Prompt, ref=st.just(""), content=_tuples(st.builds(m.Text, text=_words), min_size=1, max_size=2),
         reply=st.sampled_from(("receipt", "text")), **_ORIGIN, digest=_digests, settings=_settings, trace=_traces,
     )  # fmt: skip
 
 
 def goings_on() -> SearchStrategy[s.GoOn]:
     """Requests to continue without a new prompt. Most arrive when there is nothing to continue."""
-    return _asked(s.GoOn, ref=st.just(PromptRef("")), **_ORIGIN, digest=_digests, settings=_settings)
+    return _asked(s.GoOn, ref=st.just(m.PromptRef("")), **_ORIGIN, digest=_digests, settings=_settings)
 
 
 def steers() -> SearchStrategy[s.Steer]:
     """Steering messages of users for a running cycle."""
-    return _asked(s.Steer, ref=st.just(SteerRef("")), text=_words, **_ORIGIN)
+    return _asked(s.Steer, ref=st.just(m.SteerRef("")), text=_words, **_ORIGIN)
 
 
 def decisions() -> SearchStrategy[s.Signal]:
     """Decisions of users, valid and invalid: on pending requests, on decided ones, and on unknown ones."""
-    approvals = st.sampled_from(_PLACES).map(ApprovalId)
+    approvals = st.sampled_from(_PLACES).map(m.ApprovalId)
     return st.one_of(
         _asked(
             s.Approve,
@@ -273,12 +250,12 @@ def decisions() -> SearchStrategy[s.Signal]:
         _answers(),
         _asked(
             s.AnswerCall,
-            ref=st.sampled_from(_PLACES).map(ClientCallRef),
+            ref=st.sampled_from(_PLACES).map(m.ClientCallRef),
             text=_words,
             is_error=st.booleans(),
             details=st.sampled_from((None, {"a": [1.5, None]})),
         ),
-        _asked(s.Decline, ref=st.sampled_from(_PLACES).map(QuestionRef), reason=st.none() | _words),
+        _asked(s.Decline, ref=st.sampled_from(_PLACES).map(m.QuestionRef), reason=st.none() | _words),
         _asked(
             s.RevokeRule,
             tool=st.sampled_from(("ask", "shell", "write_file", "*")),
@@ -298,7 +275,7 @@ def decisions() -> SearchStrategy[s.Signal]:
 
 def tool_aborts() -> SearchStrategy[s.AbortTool]:
     """Requests of a caller to stop one call."""
-    return _asked(s.AbortTool, call_id=st.sampled_from(_PLACES).map(CallId), reason=st.none() | _words)
+    return _asked(s.AbortTool, call_id=st.sampled_from(_PLACES).map(m.CallId), reason=st.none() | _words)
 
 
 def changes() -> SearchStrategy[s.Signal]:
@@ -359,7 +336,7 @@ def aborts() -> SearchStrategy[s.AbortCycle]:
         kill_tools=st.sampled_from(("killable", "all", "none")),
         clear_queue=st.booleans(),
         wait=st.booleans(),
-        ref=st.sampled_from((None, None, None, PromptRef("s1"), PromptRef("s2"), PromptRef("s3"))),
+        ref=st.sampled_from((None, None, None, m.PromptRef("s1"), m.PromptRef("s2"), m.PromptRef("s3"))),
     )
 
 
@@ -402,21 +379,21 @@ def chunk_signals() -> SearchStrategy[s.ChunksArrived]:
 
 
 def responses(
-    names: Sequence[str] = TOOL_NAMES, calls: SearchStrategy[ToolCall] | None = None
+    names: Sequence[str] = TOOL_NAMES, calls: SearchStrategy[m.ToolCall] | None = None
 ) -> SearchStrategy[s.ResponseCompleted]:
     """Complete responses: empty, or text, thoughts and calls in any order. Some are cut by the output limit."""
     blocks = st.one_of(
-        st.builds(Text, text=_words),
-        st.builds(Thinking, text=_words, provider=st.just("scripted")),
+        st.builds(m.Text, text=_words),
+        st.builds(m.Thinking, text=_words, provider=st.just("scripted")),
         tool_calls(names) if calls is None else calls,
         tool_calls(names) if calls is None else calls,
     )
-    stop_reasons: SearchStrategy[StopReason] = st.sampled_from(("end", "tool_use", "max_tokens"))
+    stop_reasons: SearchStrategy[m.StopReason] = st.sampled_from(("end", "tool_use", "max_tokens"))
     return stop_reasons.flatmap(
         lambda stop_reason: _outcome(
             s.ResponseCompleted,
             message=st.builds(
-                AssistantMessage,
+                m.AssistantMessage,
                 content=_tuples(blocks, max_size=4),
                 model=st.just(MODEL),
                 stop_reason=st.just(stop_reason),
@@ -501,7 +478,7 @@ def agent_outcomes() -> SearchStrategy[s.Signal]:
     spent = _usages().map(lambda usage: spent_of(usage, None))
     published = st.builds(StatusUpdate, text=_words)
     return st.one_of(
-        _outcome(s.ChildStarted, child_id=st.just(SessionId("s.agent-1"))),
+        _outcome(s.ChildStarted, child_id=st.just(m.SessionId("s.agent-1"))),
         _outcome(s.ChildPublished, event=published),
         _outcome(
             s.AgentIdled,
@@ -534,7 +511,7 @@ def late_values() -> SearchStrategy[s.LateValue]:
     """Values of calls that were stopped too late."""
     return st.builds(
         s.LateValue,
-        call_id=st.sampled_from(("c1", "c2", "c9")).map(CallId),
+        call_id=st.sampled_from(("c1", "c2", "c9")).map(m.CallId),
         name=st.just("read"),
         text=_words,
         is_error=st.booleans(),
@@ -625,13 +602,13 @@ def scripts(
 def _answers() -> SearchStrategy[s.Respond]:
     return _asked(
         s.Respond,
-        ref=st.sampled_from(_PLACES).map(QuestionRef),
+        ref=st.sampled_from(_PLACES).map(m.QuestionRef),
         response=_words | st.integers(0, 2) | st.sampled_from(FILLED),
     )
 
 
-def _usages() -> SearchStrategy[TokenUsage]:
-    return st.builds(TokenUsage, input=st.integers(0, 9), output=st.integers(0, 9))
+def _usages() -> SearchStrategy[m.TokenUsage]:
+    return st.builds(m.TokenUsage, input=st.integers(0, 9), output=st.integers(0, 9))
 
 
 def _tuples(
@@ -651,7 +628,7 @@ def _outcome(kind: type[T], **fields: SearchStrategy[object]) -> SearchStrategy[
 # Calls of other agents.
 
 
-def agent_calls() -> SearchStrategy[ToolCall]:
+def agent_calls() -> SearchStrategy[m.ToolCall]:
     """Calls of the agent tools, as a model makes them: valid ones, and ones with unknown agents and names."""
     names = st.sampled_from(("agent-1", "agent-1", "agent-2", "anna", "unknown", "a b"))
     texts = st.sampled_from(("Look.", "Look.", "Write.", " "))
@@ -675,14 +652,14 @@ def agent_calls() -> SearchStrategy[ToolCall]:
         ),
         "close_agent": st.fixed_dictionaries({"name": names}, optional={"now": st.booleans()}),
     }
-    made: list[SearchStrategy[ToolCall]] = [
+    made: list[SearchStrategy[m.ToolCall]] = [
         st.builds(read_call, st.sampled_from(CALL_IDS), st.just(name), given.map(_json))
         for name, given in arguments.items()
     ]
     return st.one_of(made[0], *made)
 
 
-def spawning_calls() -> SearchStrategy[ToolCall]:
+def spawning_calls() -> SearchStrategy[m.ToolCall]:
     """Calls that start an agent, if the limit allows one more. Most other agent calls need an existing agent."""
     said = ('{"agent": "scout", "task": "Look."}', '{"agent": "waker", "task": "Look."}')
     return st.builds(read_call, st.sampled_from(CALL_IDS), st.just("spawn_agent"), st.sampled_from(said))
