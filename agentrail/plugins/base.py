@@ -172,6 +172,7 @@ def plugin(  # noqa: PLR0913 - one option per member of a plugin, each with a de
     """
 
     def decorate(function: Callable[[HookEvent, S, Context], Action[S]]) -> FunctionPlugin[S]:
+        _refuse_async(function)
         made = FunctionPlugin(function, init, name=name, priority=priority)
         made.version, made.hooks, made.on_error = version, hooks, on_error
         made.state_type = init if isinstance(init, type) else None
@@ -186,6 +187,7 @@ def on(*hooks: Hook) -> Callable[[M], M]:
         raise PluginError(["p.on needs the hooks of the method below it: write @p.on(p.BeforeTool)"])
 
     def mark(method: M) -> M:
+        _refuse_async(method)
         setattr(method, _HOOKS, hooks)
         return method
 
@@ -193,6 +195,12 @@ def on(*hooks: Hook) -> Callable[[M], M]:
 
 
 # --- helpers
+
+
+def _refuse_async(handler: Callable[..., object]) -> None:
+    if inspect.iscoroutinefunction(handler):
+        fault = "is async, but a plugin cannot wait: return a Request for async work"
+        raise PluginError([f"{handler.__qualname__!r} {fault}"])
 
 
 def is_plugin(thing: object) -> bool:

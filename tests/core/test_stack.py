@@ -84,6 +84,10 @@ BAD = {
         made(handle=waits),
         "its handle is async, but a plugin cannot wait: return a Request for async work",
     ),
+    "an init that waits": (
+        made(init=waits),
+        "its init is async, but a plugin cannot wait: return a Request for async work",
+    ),
     "an answer that its hook does not take": (
         {"always": {p.AfterTurn: p.BlockTool}},
         "it always answers AfterTurn with BlockTool, which that hook does not accept",

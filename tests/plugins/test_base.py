@@ -62,6 +62,17 @@ def test_a_method_that_would_never_be_called_is_refused():
             p.on(*marked)
 
 
+@pytest.mark.parametrize("decorate", [p.on(p.BeforeTool), p.plugin(init=int)])
+def test_an_async_handler_is_refused_where_it_is_written(decorate):
+    """Its coroutine would never run, and a guard above priority 99 would let every call pass."""
+
+    async def judge(*_):
+        """Wait for a verdict."""
+
+    with pytest.raises(PluginError, match="judge' is async, but a plugin cannot wait: return a Request"):
+        decorate(judge)
+
+
 def test_the_helpers_say_what_an_action_is():
     """`action_type`, `extract_state`, `short_circuit`, `is_plugin` (5.1)."""
     assert p.action_type(p.Abort("x", 1)) is p.Abort

@@ -275,8 +275,9 @@ def _faults_of(plugin: Any) -> Iterator[str]:
         if hook not in HOOKS:
             known = ", ".join(known.__name__ for known in HOOKS)
             yield f"it declares the hook {_hook_name(hook)}, which does not exist: expected one of {known}"
-    if inspect.iscoroutinefunction(plugin.handle):
-        yield "its handle is async, but a plugin cannot wait: return a Request for async work"
+    for name in _MEMBERS_OF_A_PLUGIN:
+        if inspect.iscoroutinefunction(getattr(plugin, name)):
+            yield f"its {name} is async, but a plugin cannot wait: return a Request for async work"
     for hook, action in plugin.always.items():
         if MATRIX.get(hook, {}).get(action) is not Treatment.ACCEPTED:
             yield f"it always answers {_hook_name(hook)} with {action.__name__}, which that hook does not accept"
