@@ -48,7 +48,7 @@ from agentrail.testing.promises import PROMISES, Seen
 from agentrail.testing.promises.observed_step import plugin_requests_of, teardowns_of
 from agentrail.testing.scenario import write_scenario
 from agentrail.testing.scenario_head import StackOrigin
-from agentrail.testing.watched_stack import AskedPlugin, StackWatch
+from agentrail.testing.watched_stack import AskedPlugin, LoadedValues, StackWatch, loaded_values
 
 # The end of a run: every open effect is answered until the session is idle.
 #
@@ -233,6 +233,11 @@ class Setup:
         return tuple(promise for promise in PROMISES if promise.__name__ not in self.without)
 
     @cached_property
+    def loaded(self) -> LoadedValues:
+        """Values that the plugins can change, as they are at the start of the first run."""
+        return loaded_values(self.entries)
+
+    @cached_property
     def plugin_promises(self) -> tuple[PluginPromise, ...]:
         """Promises about the plugins."""
         return tuple(promise for promise in PLUGIN_PROMISES if promise.__name__ not in self.without)
@@ -335,7 +340,7 @@ class Run:
         """Load a new stack, so that runs are independent of each other."""
         self.setup = setup
         self._invariants = invariants
-        self._watch = StackWatch(setup.entries)
+        self._watch = StackWatch(setup.entries, setup.loaded)
         self.state: SessionState = self.begun(*load_stack(setup.entries, ask=self._watch))
         self.script: list[s.Signal] = []
         self.drawn: list[s.Signal] = []

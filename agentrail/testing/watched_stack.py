@@ -1,18 +1,21 @@
 """A plugin stack under observation: inputs and answers of each plugin, and calls that a pure function must not make."""
 
+import copy
 import datetime
 import gc
+import inspect
 import io
 import os
 import random
 import socket
 import sys
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from opcode import opmap
-from types import FrameType
-from typing import Any, Final
+from types import CellType, FrameType, ModuleType
+from typing import Any, Final, TypeAlias
 
 from attrs import frozen
 
@@ -130,6 +133,63 @@ def _line_of(frame: FrameType | None) -> str | None:
     return place
 
 
+# A restart loses what a handler left in attributes, in globals of its module, and in variables of enclosing functions.
+
+LoadedValues: TypeAlias = list[tuple[object, dict[str, tuple[Any, Any]]]]
+"""Owners of names. For each name its value, and a copy of it if it is a container."""
+
+
+def loaded_values(entries: Sequence[PluginEntry]) -> LoadedValues:
+    """Return everything outside its state that a plugin can change, as it is now."""
+    given = [entry[0] if isinstance(entry, tuple) else entry for entry in entries]
+    return _values_now({id(owner): owner for one in given for owner in _owners(one)}.values())
+
+
+_CONTAINERS: Final = (dict, list, set, deque, Counter, OrderedDict, defaultdict, bytearray)
+
+
+def _owners(given: Any) -> Iterator[object]:
+    """Yield a plugin, its classes, their modules, and the cells of its functions."""
+    functions = [getattr(given, "__wrapped__", None)]
+    if not isinstance(given, type) and hasattr(given, "__dict__"):
+        yield given
+    for cls in (given if isinstance(given, type) else type(given)).__mro__:
+        if not cls.__module__.startswith(("agentrail.plugins.base", "abc", "builtins", "typing")):
+            yield cls
+            functions += vars(cls).values()
+    for function in filter(inspect.isfunction, functions):
+        yield from function.__closure__ or ()
+        yield sys.modules.get(function.__module__, function)
+
+
+def _values_of(owner: object) -> dict[str, Any]:
+    if isinstance(owner, CellType):
+        return {} if owner == CellType() else {"cell_contents": owner.cell_contents}
+    values = {name: value for name, value in vars(owner).items() if not name.startswith("__")}
+    return {name: value for name, value in values.items() if not isinstance(value, ModuleType)}
+
+
+def _values_now(owners: Iterable[object]) -> LoadedValues:
+    return [(owner, {name: _copied(value) for name, value in _values_of(owner).items()}) for owner in owners]
+
+
+def _copied(value: Any) -> tuple[Any, Any]:
+    return value, copy.copy(value) if type(value) in _CONTAINERS else None
+
+
+def _put_back(values: LoadedValues) -> None:
+    for owner, before in values:
+        now = _values_of(owner)
+        for name in now.keys() - before.keys():
+            delattr(owner, name)
+        for name, (value, items) in before.items():
+            if now.get(name, _CONTAINERS) is not value:
+                setattr(owner, name, value)
+            if items is not None and value != items:
+                value.clear()
+                value.update(items) if hasattr(value, "update") else value.extend(items)
+
+
 # The caller that loads a stack decides how its handlers are called. Here they are called again, because a pure function
 # returns the same answer again, also from a plugin as a restart creates it, and their own calls are recorded.
 
@@ -144,10 +204,11 @@ class AskedPlugin:
 
 
 class StackWatch:
-    def __init__(self, entries: Sequence[PluginEntry]) -> None:
+    def __init__(self, entries: Sequence[PluginEntry], loaded: LoadedValues | None = None) -> None:
         given = [entry[0] if isinstance(entry, tuple) else entry for entry in entries]
         instances = {type(one) for one in given if not isinstance(one, type)}
         self._classes = {one for one in given if isinstance(one, type)} - instances
+        self._loaded = loaded_values(entries) if loaded is None else loaded
         self.askings: list[AskedPlugin] = []
         self.faults: list[str] = []
 
@@ -160,8 +221,7 @@ class StackWatch:
                 answer = call_unless_it_exits(member, event, state, ctx)
         finally:
             self.faults += (f"{what}: a plugin must be pure, but this one called {call}" for call in touched)
-        for compared, own, time in self._compared(member, state):
-            again = ask_again(compared, event, own, ctx)
+        for again, time in self._repeated(member, event, state, ctx):
             if again != answer:
                 self.faults.append(
                     f"{what}: the same event gets a different answer {time}: {answer!r}, then {again!r}"
@@ -170,11 +230,19 @@ class StackWatch:
         self.askings.append(AskedPlugin(member=member, event=event, state=state, ctx=ctx, answer=answer))
         return answer
 
-    def _compared(self, member: Member, state: Any) -> Iterator[tuple[Member, Any, str]]:
-        yield member, state, "the second time"
-        is_class = type(member.plugin) in self._classes
-        again = restored_member(type(member.plugin), member.options) if is_class else member
-        yield again, restored_state(member, state), "after a restart, which loses attributes and identities"
+    def _repeated(
+        self, member: Member, event: HookEvent, state: Any, ctx: Context
+    ) -> Iterator[tuple[Any, str]]:
+        yield ask_again(member, event, state, ctx), "the second time"
+        now = _values_now(owner for owner, _ in self._loaded)
+        _put_back(self._loaded)
+        try:
+            is_class = type(member.plugin) in self._classes
+            fresh = restored_member(type(member.plugin), member.options) if is_class else member
+            answer = ask_again(fresh, event, restored_state(member, state), ctx)
+        finally:
+            _put_back(now)
+        yield answer, "after a restart, which loses attributes, globals and identities"
 
     def find(self, change: str, record: PluginRecord) -> object:
         """Return a plugin that is attached to a running session: a puppet if its record names one, otherwise None."""

@@ -240,6 +240,114 @@ def test_a_number_that_differs_in_each_process_is_found(reads, name):
         check_plugin(Bad(lambda plugin, event, state: p.Continue(state + (reads() is None))))
 
 
+LAST = ""
+NAMES = []
+
+
+class Remembers(p.Plugin[int]):
+    """Keeps the name of a call outside of its state, and publishes it after the call."""
+
+    last = ""
+    names = ()
+
+    def init(self):
+        return 0
+
+    def keep(self, name):
+        """Keep nothing."""
+
+    def kept(self):
+        """Return nothing."""
+
+    @p.on(p.BeforeTool)
+    def begin(self, event, state, ctx):
+        self.keep(event.name)
+        return p.Continue(state)
+
+    @p.on(p.AfterTool)
+    def end(self, event, state, ctx):
+        return p.Emit("last", self.kept(), state)
+
+
+class InGlobal(Remembers):
+    def keep(self, name):
+        global LAST  # noqa: PLW0603 - it is tested
+        LAST = name
+
+    def kept(self):
+        return LAST
+
+
+class InList(Remembers):
+    def keep(self, name):
+        NAMES.append(name)
+
+    def kept(self):
+        return len(NAMES)
+
+
+class InClass(Remembers):
+    def keep(self, name):
+        type(self).last = name
+
+    def kept(self):
+        return type(self).last
+
+
+class InAttribute(Remembers):
+    def keep(self, name):
+        self.last = name
+
+    def kept(self):
+        return self.last
+
+
+def in_variable():
+    """Make a plugin with a variable of this function."""
+    last, is_begun = {}, False
+
+    @p.plugin(init=int, hooks=(p.BeforeTool, p.AfterTool))
+    def in_variable(event, state, ctx):
+        nonlocal is_begun
+        if isinstance(event, p.BeforeTool):
+            last[event.call_id] = is_begun = event.name
+            return p.Continue(state)
+        return p.Emit("last", [last.get(event.call_id), bool(is_begun)], state)
+
+    return in_variable
+
+
+class Memo(Remembers):
+    """Keeps a computed value, which a restart computes again."""
+
+    words = {}  # noqa: RUF012 - it is tested
+
+    def keep(self, name):
+        self.words[name] = name.upper()
+
+    def kept(self):
+        return self.words.setdefault("shell", "SHELL")
+
+
+HIDES = (InGlobal, InList, InClass, InAttribute, InAttribute(), in_variable())
+
+
+@pytest.mark.parametrize("plugin", HIDES, ids=lambda one: one.name)
+def test_what_a_plugin_keeps_outside_of_its_state_is_found(plugin):
+    """A restart loses it. The check itself leaves it as the plugin left it."""
+    words = "on AfterTool: the same event gets a different answer after a restart, which loses attributes, globals"
+    with pytest.raises(AssertionError, match=words):
+        check_plugin(plugin)
+    found = stacks.check_stack(stacks.stack_machine([plugin]), examples=5, seed=1).found
+    assert found is not None
+
+
+def test_a_value_that_is_computed_again_is_no_fault():
+    """A plugin may keep what it can compute again, and the check does not take it away."""
+    check_plugin(Memo)
+    assert Memo.words["read_file"] == "READ_FILE"
+
+
 def test_what_another_thread_does_is_not_the_plugins_doing():
     """A program has threads of its own; only what the handler itself calls is reported."""
     asked, answers = SimpleQueue[str](), SimpleQueue[float]()
