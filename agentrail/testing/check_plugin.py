@@ -1,20 +1,22 @@
 """`check_plugin`: the contract of a plugin, as a test for any plugin."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
 from agentrail.core.protocol import hooks as h
 from agentrail.core.stack.loaded_stack import PluginEntry, Stack, load_stack
-from agentrail.core.stack.pipeline import deliver, resume_hook, run_hook
+from agentrail.core.stack.pipeline import deliver, end, resume_hook, run_hook
 from agentrail.core.stack.plugin import Context, Plugin
+from agentrail.core.stack.plugin_changes import decide_update
 from agentrail.core.stack.plugin_state import loses
 from agentrail.core.values.foreign_calls import attempt
 from agentrail.core.values.seeded_random import SeededRandom
 from agentrail.errors import ErrorInfo
-from agentrail.events import PluginFailed
+from agentrail.events import ActionIgnored, Event, PluginFailed
 from agentrail.frozen import frozen_json
 from agentrail.messages import AssistantMessage, CallId, JsonObject, SessionId, Text, ToolResult, UserMessage
+from agentrail.testing.plugins import call_to_end
 from agentrail.testing.watched_stack import StackWatch
 
 ROUNDS: Final = 3
@@ -75,15 +77,20 @@ def check_plugin(
         stack, states = load_stack([entry], ask=watch)
         (member,) = stack.members
         state = states[member.name]
-        assert isinstance(member.plugin.describe(), str | dict | MappingProxyType), (
-            "describe() must return text or a mapping"
+        described = attempt(call_to_end, type(member.plugin), "return from describe", member.plugin.describe)
+        assert isinstance(described, str | dict | MappingProxyType), (
+            f"{member.name}: describe() must return text or a mapping, got {described!r:.200}"
         )
         for moment in range(ROUNDS):
             for event in events:
                 if type(event) in member.hooks:
                     state = _asked(stack, watch, event, state, moment)
-        ended = attempt(member.plugin.on_session_end, state, _context(ROUNDS))
-        assert ended == attempt(member.plugin.on_session_end, state, _context(ROUNDS)), (
+        states = MappingProxyType({member.name: state})
+        # The plugin may refuse them, but must be pure.
+        decide_update(stack, member.name, given, states, _context(ROUNDS))
+        ended = end(stack, states, _context(ROUNDS))
+        _refuse_faults(watch, ended)
+        assert ended == end(stack, states, _context(ROUNDS)), (
             f"{member.name}: on_session_end returns a different answer the second time"
         )
 
@@ -97,10 +104,7 @@ def _asked(stack: Stack, watch: StackWatch, event: h.Lifecycle, state: Any, mome
     outcome = run_hook(stack, event, MappingProxyType({member.name: state}), context)
     assert repr((event, state, context)) == given, f"{what}: it changed its input"
     for _ in range(MAX_ANSWERS):
-        _, faults = watch.take()
-        assert not faults, "; ".join(faults)
-        for one in outcome.events:
-            assert not isinstance(one, PluginFailed), f"{one.plugin}, on {one.hook}: {one.error.message}"
+        _refuse_faults(watch, outcome.events)
         ctx = _context(moment)
         if outcome.waiting is not None:
             outcome = resume_hook(stack, outcome, _NO_ANSWER, outcome.states, ctx)
@@ -116,6 +120,16 @@ def _asked(stack: Stack, watch: StackWatch, event: h.Lifecycle, state: Any, mome
     lost = loses(after, member.state_type)
     assert lost is None, f"{what}: {lost}"
     return after
+
+
+def _refuse_faults(watch: StackWatch, events: Iterable[Event]) -> None:
+    _, faults = watch.take()
+    assert not faults, "; ".join(faults)
+    for one in events:
+        assert not isinstance(one, PluginFailed), f"{one.plugin}, on {one.hook}: {one.error.message}"
+        assert not isinstance(one, ActionIgnored), (
+            f"{one.plugin}, on {one.hook}: it answered {one.action}, which does nothing there"
+        )
 
 
 def _context(moment: int) -> Context:

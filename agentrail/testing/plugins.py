@@ -9,7 +9,7 @@ colon: `approve:"is it safe?"`, `block:"not today"`, `abort:"no"`, `intervene:"t
 import functools
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import nullcontext
 from signal import ITIMER_VIRTUAL, SIGVTALRM
 from types import FrameType, MappingProxyType
@@ -138,29 +138,34 @@ def read_rule(key: str, value: Any) -> PuppetRule:
 
 
 def call_unless_it_exits(member: Member, event: p.HookEvent, state: Any, ctx: p.Context) -> object:
-    """Call a handler.
+    """Call a handler, as `call_to_end`."""
+    return call_to_end(type(member.plugin), "return an action", call_handler, member, event, state, ctx)
+
+
+def call_to_end(code: Hashable, duty: str, function: Callable[..., object], *args: Any) -> object:
+    """Call code of a plugin.
 
     Raises:
         AssertionError: It exits, which would end the test or the command, perhaps with the code of a success. Or it does not end.
     """
-    seconds = CHECKED_HOOK_SECONDS / 100 if type(member.plugin) in _endless else CHECKED_HOOK_SECONDS
+    seconds = CHECKED_HOOK_SECONDS / 100 if code in _endless else CHECKED_HOOK_SECONDS
     is_heard = threading.current_thread() is threading.main_thread()
     try:
         with timer_signal(SIGVTALRM, ITIMER_VIRTUAL, _interrupt, seconds) if is_heard else nullcontext():
-            return call_handler(member, event, state, ctx)
+            return function(*args)
     except SystemExit as leaving:
         message = f"a plugin must not end the process, and this one raised {describe_bug(leaving)}"
         raise AssertionError(message) from leaving
     except _HookTooLong as late:
-        _endless.add(type(member.plugin))
-        message = f"a plugin must return an action, and this one still computed after {CHECKED_HOOK_SECONDS:g} seconds, at {late}"
+        _endless.add(code)
+        message = f"a plugin must {duty}, and this one still computed after {CHECKED_HOOK_SECONDS:g} seconds, at {late}"
         raise AssertionError(message) from late
 
 
 CHECKED_HOOK_SECONDS: Final = 5.0
-"""Processor time after which a handler counts as endless. A hundredth of it for a plugin that was endless before."""
+"""Processor time after which code of a plugin counts as endless. A hundredth of it for code that was endless before."""
 
-_endless: Final[set[type]] = set()
+_endless: Final[set[Hashable]] = set()
 
 
 class _HookTooLong(KeyboardInterrupt):

@@ -11,8 +11,8 @@ import socket
 import sys
 import sysconfig
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from opcode import opmap
 from types import CellType, FrameType, ModuleType
 from typing import Any, Final, TypeAlias
@@ -22,10 +22,10 @@ from attrs import frozen
 from agentrail.core.protocol.hooks import HookEvent
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.stack.loaded_stack import Member, PluginEntry, restored_member
-from agentrail.core.stack.plugin import Context
+from agentrail.core.stack.plugin import Context, Plugin
 from agentrail.core.stack.plugin_state import decode_state, encode_state, loses
 from agentrail.core.values.foreign_calls import attempt
-from agentrail.testing.plugins import call_unless_it_exits, puppet_of
+from agentrail.testing.plugins import call_to_end, call_unless_it_exits, puppet_of
 
 # Calls that a pure function must not make, each with its line.
 #
@@ -215,12 +215,8 @@ class StackWatch:
     def __call__(self, member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
         """Call a plugin's handler, once for the session, and again to compare."""
         what = f"{member.name}, on {type(event).__name__}"
-        touched: list[str] = []
-        try:
-            with side_effects(touched):
-                answer = call_unless_it_exits(member, event, state, ctx)
-        finally:
-            self.faults += (f"{what}: a plugin must be pure, but this one called {call}" for call in touched)
+        with self._pure(what):
+            answer = call_unless_it_exits(member, event, state, ctx)
         for again, time in self._repeated(member, event, state, ctx):
             if again != answer:
                 self.faults.append(
@@ -229,6 +225,26 @@ class StackWatch:
                 break
         self.askings.append(AskedPlugin(member=member, event=event, state=state, ctx=ctx, answer=answer))
         return answer
+
+    def call(self, function: Callable[..., Any], *args: Any) -> object:
+        """Call other code of a plugin. Its methods must be pure, but not `init`, which a restart does not call."""
+        name = getattr(function, "__name__", "init")  # `init` is called through a partial
+        plugin = getattr(function, "__self__", None)
+        # The default of `on_config_update` may call `init`.
+        is_own = isinstance(plugin, Plugin) and function.__module__ != "agentrail.plugins.base"
+        with self._pure(f"{plugin.name}, in {name}") if is_own else nullcontext():
+            return call_to_end(
+                getattr(function, "__func__", function), f"return from {name}", function, *args
+            )
+
+    @contextmanager
+    def _pure(self, what: str) -> Iterator[None]:
+        touched: list[str] = []
+        try:
+            with side_effects(touched):
+                yield
+        finally:
+            self.faults += (f"{what}: a plugin must be pure, but this one called {call}" for call in touched)
 
     def _repeated(
         self, member: Member, event: HookEvent, state: Any, ctx: Context

@@ -15,6 +15,7 @@ import pytest
 
 from agentrail import plugins as p
 from agentrail.core.protocol.hooks import HOOKS
+from agentrail.errors import PluginError
 from agentrail.frozen import FrozenDict
 from agentrail.testing import stacks
 from agentrail.testing.check_plugin import SAMPLES, check_plugin
@@ -97,6 +98,10 @@ WAYS = {
         "bad, on BeforeTool: it changed its input",
     ),
     "it answers nothing": (lambda plugin, event, state: None, "returned None, expected an action"),
+    "its hook ignores its answer": (
+        lambda plugin, event, state: p.ReplaceResponse("no", state),
+        "bad, on BeforeTool: it answered ReplaceResponse, which does nothing there",
+    ),
     "its state cannot be stored": (
         lambda plugin, event, state: p.Continue(2**80),
         "state is a number of more than 64 bits",
@@ -346,6 +351,46 @@ def test_a_value_that_is_computed_again_is_no_fault():
     """A plugin may keep what it can compute again, and the check does not take it away."""
     check_plugin(Memo)
     assert Memo.words["read_file"] == "READ_FILE"
+
+
+def unending(*_, **__):
+    while True:
+        pass
+
+
+def leaving(*_, **__):
+    sys.exit(0)
+
+
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        (
+            {"on_session_end": lambda plugin, state, ctx: ("end", time.time())},
+            "a plugin must be pure, but this one called time.time at",
+        ),
+        ({"on_session_end": lambda plugin, state, ctx: 1 / 0}, "on on_session_end: ZeroDivisionError"),
+        ({"on_session_end": lambda plugin, state, ctx: 5}, "returned 5, expected a name and a payload"),
+        ({"on_session_end": leaving}, "must not end the process, and this one raised SystemExit: 0"),
+        (
+            {"on_config_update": lambda plugin, options, state: int(time.time())},
+            "a plugin must be pure, but this one called time.time at",
+        ),
+        (
+            {"describe": lambda plugin: 1 / 0},
+            r"describe\(\) must return text or a mapping, got .*ZeroDivision",
+        ),
+        ({"describe": unending}, "must return from describe, and this one still computed after 0.05 seconds"),
+        ({"init": unending}, "must return from init, and this one still computed after 0.05 seconds, at "),
+        ({"init": leaving}, "must not end the process, and this one raised SystemExit: 0"),
+    ],
+)
+def test_other_methods_are_checked_too(members, words, monkeypatch):
+    """A session calls them as it calls handlers, and repeats two of them when it replays its journal."""
+    monkeypatch.setattr("agentrail.testing.plugins.CHECKED_HOOK_SECONDS", 0.05)
+    plugin = type("Wrong", (Remembers,), members)
+    with pytest.raises((AssertionError, PluginError), match=words):
+        check_plugin(plugin)
 
 
 def test_what_another_thread_does_is_not_the_plugins_doing():
