@@ -13,6 +13,7 @@ import sysconfig
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from opcode import opmap
 from types import CellType, FrameType, ModuleType
 from typing import Any, Final, TypeAlias
@@ -43,10 +44,13 @@ _READS_A_CLOCK_WITH: Final = {"localtime": 0, "gmtime": 0, "ctime": 0, "asctime"
 _READS_THE_ZONE: Final = frozenset({"localtime", "ctime", "mktime"})
 _OF_ITS_ZONE: Final = ", which depends on the time zone of the machine,"
 _TALKS: Final = frozenset({"open", "open_code", "print", "input", "breakpoint"})
-_OF_THE_SYSTEM: Final = frozenset({"posix", "nt", "_socket", "_ssl", "_posixsubprocess", "_thread"})
+_OF_THE_SYSTEM: Final = frozenset(
+    {"posix", "nt", "_socket", "_ssl", "_posixsubprocess", "_thread", "_sqlite3", "sqlite3"}
+)
 _PLAIN_NAMES: Final = frozenset({"fspath", "strerror", "get_ident", "allocate_lock", "RLock"})
 _LOOKS: Final = (type(os.environ).__getitem__.__code__, type(os.environ).__iter__.__code__)
 _STANDARD_LIBRARY: Final = sysconfig.get_path("stdlib")
+_PACKAGE: Final = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120 - a text to compare with
 
 
 @contextmanager
@@ -80,21 +84,26 @@ def _impure(function: Any, caller: FrameType) -> str | None:
         if name in _READS_A_CLOCK or _passes(caller, _READS_A_CLOCK_WITH.get(name, -1)):
             return f"time.{name}"
         return f"time.{name}{_OF_ITS_ZONE}" if name in _READS_THE_ZONE else None
+    module = "sqlite3" if type(owner).__module__ == "sqlite3" else module
     if module in _OF_THE_SYSTEM:
         is_plain = name in _PLAIN_NAMES or name.startswith("_path_")
         return None if is_plain else f"{'os' if module == 'posix' else module}.{name}"
     if module in {"builtins", "io", "_io"} and name in _TALKS:
         return name
-    if function is hash:  # another value in each process
-        is_own = not caller.f_code.co_filename.startswith(("<frozen", _STANDARD_LIBRARY))
-        return name if is_own and caller.f_code.co_name != "__hash__" else None
+    if function is hash or function is id:  # another value in each process
+        file = caller.f_code.co_filename
+        is_own = not file.startswith(("<frozen", _STANDARD_LIBRARY))
+        if function is id:  # a library takes it as the key of a temporary mapping
+            is_own = is_own and "site-packages" not in file and not file.startswith(_PACKAGE)
+        return name if is_own and caller.f_code.co_name not in {"__hash__", "__repr__"} else None
     if isinstance(owner, random.Random):
         return f"random.{name}"
     if isinstance(owner, type) and issubclass(owner, datetime.date) and name in {"now", "utcnow", "today"}:
         return f"{owner.__name__}.{name}"
     if _reads_zone(owner, name, caller):
         return f"datetime.{name}{_OF_ITS_ZONE}"
-    if isinstance(owner, io.IOBase | socket.socket) and not isinstance(owner, io.StringIO | io.BytesIO):
+    is_of_process = isinstance(owner, io.IOBase | socket.socket | ContextVar)
+    if is_of_process and not isinstance(owner, io.StringIO | io.BytesIO):
         return f"{type(owner).__name__}.{name}"
     return None
 

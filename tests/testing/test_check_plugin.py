@@ -3,10 +3,12 @@
 import datetime
 import re
 import socket
+import sqlite3
 import sys
 import threading
 import time
 from contextlib import nullcontext
+from contextvars import ContextVar
 from queue import SimpleQueue
 
 import attrs
@@ -236,12 +238,27 @@ def test_a_plugin_that_knows_its_state_by_identity_is_found():
     ("reads", "name"),
     [
         (lambda: hash("user-1"), "hash"),
-        (lambda: {Seen(), FrozenDict()}, None),
+        (lambda: id(Seen), "id"),
+        (lambda: ({Seen(), FrozenDict()}, repr(Seen())), None),
     ],
 )
 def test_a_number_that_differs_in_each_process_is_found(reads, name):
-    """`hash` puts a user into another group on another node. A set needs it inside."""
+    """`hash` puts a user into another group on another node, and so does `id`. A set and a repr need them inside."""
     with nullcontext() if name is None else pytest.raises(AssertionError, match=f"called {name} at "):
+        check_plugin(Bad(lambda plugin, event, state: p.Continue(state + (reads() is None))))
+
+
+TENANT = ContextVar("tenant", default="acme")
+DATABASE = sqlite3.connect(":memory:", check_same_thread=False)
+
+
+@pytest.mark.parametrize(
+    ("reads", "name"),
+    [(TENANT.get, "ContextVar.get"), (lambda: DATABASE.execute("select 1"), "sqlite3.execute")],
+)
+def test_values_of_the_caller_and_databases_are_found(reads, name):
+    """A session that is resumed later, in another task, has another tenant. A database has other rows."""
+    with pytest.raises(AssertionError, match=f"called {name} at "):
         check_plugin(Bad(lambda plugin, event, state: p.Continue(state + (reads() is None))))
 
 
