@@ -11,7 +11,7 @@ import socket
 import sys
 import sysconfig
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from opcode import opmap
@@ -144,8 +144,8 @@ def _line_of(frame: FrameType | None) -> str | None:
 
 # A restart loses what a handler left in attributes, in globals of its module, and in variables of enclosing functions.
 
-LoadedValues: TypeAlias = list[tuple[object, dict[str, tuple[Any, Any]]]]
-"""Owners of names. For each name its value, and a copy of it if it is a container."""
+LoadedValues: TypeAlias = list[tuple[object, dict[str, Any], list[tuple[Any, Any]]]]
+"""Owners of names, with the values of the names, and each container among these with a copy."""
 
 
 def loaded_values(entries: Sequence[PluginEntry]) -> LoadedValues:
@@ -171,36 +171,39 @@ def _owners(given: Any) -> Iterator[object]:
         yield sys.modules.get(function.__module__, function)
 
 
-def _values_of(owner: object) -> dict[str, Any]:
+def _values_of(owner: object) -> Mapping[str, Any]:
     if isinstance(owner, CellType):
         return {} if owner == CellType() else {"cell_contents": owner.cell_contents}
-    values = {name: value for name, value in vars(owner).items() if not name.startswith("__")}
-    return {name: value for name, value in values.items() if not isinstance(value, ModuleType)}
+    return vars(owner)
 
 
 def _values_now(owners: Iterable[object]) -> LoadedValues:
-    return [(owner, {name: _copied(value) for name, value in _values_of(owner).items()}) for owner in owners]
+    return [(owner, values, _containers_in(values)) for owner in owners for values in [{**_values_of(owner)}]]
 
 
-def _copied(value: Any) -> tuple[Any, Any]:
-    return value, copy.copy(value) if type(value) in _CONTAINERS else None
+def _containers_in(values: Mapping[str, Any]) -> list[tuple[Any, Any]]:
+    own = (value for name, value in values.items() if not name.startswith("__"))
+    return [(value, copy.copy(value)) for value in own if type(value) in _CONTAINERS]
 
 
-def _put_back(values: LoadedValues) -> None:
-    for owner, before in values:
-        now = _values_of(owner)
-        for name in now.keys() - before.keys():
-            delattr(owner, name)
-        for name, (value, items) in before.items():
+def _put_back(loaded: LoadedValues) -> LoadedValues:
+    """Undo the changes of values, and return the changed ones, to be put back as well."""
+    changed = [
+        one for one in loaded if _values_of(one[0]) != one[1] or any(now != was for now, was in one[2])
+    ]
+    found = _values_now(owner for owner, _, _ in changed)
+    for owner, values, containers in changed:
+        now = {**_values_of(owner)}
+        for name in now.keys() - values.keys():
+            if not isinstance(now[name], ModuleType):  # a submodule, imported meanwhile
+                delattr(owner, name)
+        for name, value in values.items():
             if now.get(name, _CONTAINERS) is not value:
                 setattr(owner, name, value)
-            if items is not None and value != items:
-                value.clear()
-                value.update(items) if hasattr(value, "update") else value.extend(items)
-
-
-# The caller that loads a stack decides how its handlers are called. Here they are called again, because a pure function
-# returns the same answer again, also from a plugin as a restart creates it, and their own calls are recorded.
+        for container, items in containers:
+            container.clear()
+            container.update(items) if hasattr(container, "update") else container.extend(items)
+    return found
 
 
 @frozen(kw_only=True)
@@ -238,7 +241,7 @@ class StackWatch:
     def call(self, function: Callable[..., Any], *args: Any) -> object:
         """Call other code of a plugin. Its methods must be pure, but not `init`, which a restart does not call."""
         name = getattr(function, "__name__", "init")  # `init` is called through a partial
-        plugin = getattr(function, "__self__", None)
+        plugin: Any = getattr(function, "__self__", None)
         # The default of `on_config_update` may call `init`.
         is_own = isinstance(plugin, Plugin) and function.__module__ != "agentrail.plugins.base"
         with self._pure(f"{plugin.name}, in {name}") if is_own else nullcontext():
@@ -259,14 +262,13 @@ class StackWatch:
         self, member: Member, event: HookEvent, state: Any, ctx: Context
     ) -> Iterator[tuple[Any, str]]:
         yield ask_again(member, event, state, ctx), "the second time"
-        now = _values_now(owner for owner, _ in self._loaded)
-        _put_back(self._loaded)
+        changed = _put_back(self._loaded)
         try:
             is_class = type(member.plugin) in self._classes
             fresh = restored_member(type(member.plugin), member.options) if is_class else member
             answer = ask_again(fresh, event, restored_state(member, state), ctx)
         finally:
-            _put_back(now)
+            _put_back(changed)
         yield answer, "after a restart, which loses attributes, globals and identities"
 
     def find(self, change: str, record: PluginRecord) -> object:
