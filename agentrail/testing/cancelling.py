@@ -34,6 +34,7 @@ from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_sandbox import MakeSandbox
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.testing.orphans import no_orphans
+from agentrail.testing.rule_failures import require_assertions
 from agentrail.testing.supervisors import open_nameless
 
 # Rules for every session at any time.
@@ -324,6 +325,7 @@ async def cancel_everywhere(  # noqa: PLR0913 - the event, and its position
         AssertionError: A check failed after a strike. A note has the mode and the step.
         Exception: An exception of the scenario, with the same note.
     """
+    require_assertions()
     for step in range(1, MAX_ROUNDS + 1):
         blow = _Blow(mode, step)
         try:

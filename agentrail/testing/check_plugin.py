@@ -17,6 +17,7 @@ from agentrail.events import ActionIgnored, Event, PluginFailed
 from agentrail.frozen import frozen_json
 from agentrail.messages import AssistantMessage, CallId, JsonObject, SessionId, Text, ToolResult, UserMessage
 from agentrail.testing.plugins import call_to_end
+from agentrail.testing.rule_failures import require_assertions
 from agentrail.testing.watched_stack import StackWatch
 
 ROUNDS: Final = 3
@@ -71,6 +72,7 @@ def check_plugin(
         PluginError: A mistake of its author: it cannot be loaded with these options.
         AssertionError: A mistake of its author: a rule is broken, and the message is the rule.
     """
+    require_assertions()
     for given in options:
         entry: PluginEntry = (plugin, given)
         watch = StackWatch([entry])

@@ -40,6 +40,7 @@ from agentrail.errors import ProviderError, Transport
 from agentrail.messages import AssistantMessage, JsonObject, Opaque, Text, Thinking, ToolCall, UserMessage
 from agentrail.otp.exits import leaves
 from agentrail.testing.orphans import no_orphans
+from agentrail.testing.rule_failures import require_assertions
 
 # Chunks of a response: one end, sums, order.
 #
@@ -391,6 +392,7 @@ async def check_provider(case: ProviderCase) -> None:
     Cancellation: Closes provider and server.
     Source: 7-providers.md, 7.3: what `check_provider` demands.
     """
+    require_assertions()
     for demand in demands_of(case):
         await demand(case)
 

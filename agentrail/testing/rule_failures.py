@@ -5,7 +5,21 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from agentrail.errors import OptionError
+
 E = TypeVar("E", bound=Exception)
+
+
+def require_assertions() -> None:
+    """Raise if Python ignores assertions, because then every check would pass.
+
+    Raises:
+        OptionError: Your move: `-O` or `PYTHONOPTIMIZE` is set.
+    """
+    if not __debug__:
+        raise OptionError(
+            ["Python ignores assertions, so every check would pass: remove -O or PYTHONOPTIMIZE"]
+        )
 
 
 def _sentence_of(rule: Callable[..., object]) -> str:
@@ -15,6 +29,7 @@ def _sentence_of(rule: Callable[..., object]) -> str:
 @contextmanager
 def under_rule(rule: Callable[..., object], tried: object) -> Iterator[None]:
     """Test a rule in a block, and name the rule in a failure."""
+    require_assertions()
     try:
         yield
     except AssertionError as error:

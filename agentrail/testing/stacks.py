@@ -70,6 +70,7 @@ from agentrail.testing.checked_run import (
 from agentrail.testing.commutation import ALL_PROMISES, Commutation, Twins
 from agentrail.testing.plugin_promises import PLUGIN_PROMISES
 from agentrail.testing.promises import PROMISES
+from agentrail.testing.rule_failures import require_assertions
 from agentrail.testing.scenario_head import StackOrigin
 from agentrail.testing.session_machine import PLAIN_STRATEGIES, SessionMachine, Strategies
 
@@ -668,6 +669,7 @@ def check_stack(  # noqa: PLR0913 - all but the first have defaults that are mea
     Raises:
         ValueError: Your move: `examples` is not positive.
     """
+    require_assertions()
     if examples < 1:
         message = f"examples must be at least 1 (got {examples})"
         raise ValueError(message)

@@ -4,31 +4,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TypeGuard
 
+from agentrail import events as e
+from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.effects import Refuse, ReplyToCaller, SpawnChild
-from agentrail.core.protocol.signals import (
-    AbortCycle,
-    Asked,
-    GoOn,
-    Parked,
-    Prompt,
-    SignalId,
-    Steer,
-    StepCrashed,
-    StopSession,
-)
 from agentrail.core.session.state import Phase, QueuedPrompt, SessionState
-from agentrail.events import (
-    TERMINAL,
-    AgentStart,
-    Event,
-    PromptDropped,
-    PromptQueued,
-    PromptReceived,
-    PromptRejected,
-    PromptTaken,
-    SteeringApplied,
-    SteeringReceived,
-)
 from agentrail.messages import ToolMessage, UserMessage
 from agentrail.testing.promises.observed_step import Seen, newly_said, teardowns_of, waiting_prompts
 
@@ -38,38 +17,38 @@ def prompts_are_never_lost(seen: Seen) -> None:
     came = [*_requeued(seen), *map(_ref_of, waiting_prompts(seen.before)), *_new_prompts(seen)]
     grown = newly_said(seen)
     begun = [said.ref for said in grown if isinstance(said, UserMessage) and said.origin == "prompt"]
-    dropped = [event.ref for event in seen.events if isinstance(event, PromptDropped)]
+    dropped = [event.ref for event in seen.events if isinstance(event, e.PromptDropped)]
     waiting = list(map(_ref_of, waiting_prompts(seen.after)))
     left = [
         event.ref
         for event in seen.events
-        if isinstance(event, PromptRejected | PromptTaken) or _is_of_a_prompt(event)
+        if isinstance(event, e.PromptRejected | e.PromptTaken) or _is_of_a_prompt(event)
     ]
-    if isinstance(seen.signal, AbortCycle) and seen.signal.ref is not None:
+    if isinstance(seen.signal, s.AbortCycle) and seen.signal.ref is not None:
         # One is removed, wherever it waits.
         assert seen.signal.clear_queue or set(dropped) <= {seen.signal.ref}
         came = [ref for ref in came if ref not in dropped]
         dropped = []
     assert came in ([*left, *dropped, *waiting], [*dropped, *left, *waiting])
     # The next one leaves only after the previous one is over, which plugins may cause in the same step.
-    assert len(left) <= 1 + sum(type(event) in TERMINAL for event in seen.events)
+    assert len(left) <= 1 + sum(type(event) in e.TERMINAL for event in seen.events)
     assert begun == [event.ref for event in seen.events if _is_of_a_prompt(event)]
     if dropped:
-        assert isinstance(seen.signal, StopSession | Parked) or (
-            isinstance(seen.signal, AbortCycle) and seen.signal.clear_queue
+        assert isinstance(seen.signal, s.StopSession | s.Parked) or (
+            isinstance(seen.signal, s.AbortCycle) and seen.signal.clear_queue
         )
 
 
-def _is_of_a_prompt(event: Event) -> TypeGuard[AgentStart]:
-    return isinstance(event, AgentStart) and not event.goes_on
+def _is_of_a_prompt(event: e.Event) -> TypeGuard[e.AgentStart]:
+    return isinstance(event, e.AgentStart) and not event.goes_on
 
 
 def a_cycle_without_words_answers_what_is_there(seen: Seen) -> None:
     """It starts in idle, on a caller's request, after results or a user's message, and no prompt enters the history."""
-    started = [event for event in seen.events if isinstance(event, AgentStart) and event.goes_on]
+    started = [event for event in seen.events if isinstance(event, e.AgentStart) and event.goes_on]
     if not started:
         return
-    assert isinstance(seen.signal, GoOn)
+    assert isinstance(seen.signal, s.GoOn)
     assert [event.ref for event in started] == [seen.signal.ref]
     assert seen.before.phase is Phase.IDLE
     assert seen.before.data.cycle is None
@@ -80,9 +59,11 @@ def a_cycle_without_words_answers_what_is_there(seen: Seen) -> None:
 def steers_are_never_lost(seen: Seen) -> None:
     """An accepted steer waits, or enters the history in the step in which it leaves, or becomes a prompt, with an event."""
     came = [str(steer.ref) for steer in seen.before.data.steers]
-    received = [event for event in seen.events if isinstance(event, SteeringReceived)]
+    received = [event for event in seen.events if isinstance(event, e.SteeringReceived)]
     came += [str(event.ref) for event in received if event.status == "queued"]
-    applied = [str(ref) for event in seen.events if isinstance(event, SteeringApplied) for ref in event.refs]
+    applied = [
+        str(ref) for event in seen.events if isinstance(event, e.SteeringApplied) for ref in event.refs
+    ]
     waiting = [str(steer.ref) for steer in seen.after.data.steers]
     assert came == [*applied, *_requeued(seen), *waiting]
     grown = newly_said(seen)
@@ -93,18 +74,18 @@ def steers_are_never_lost(seen: Seen) -> None:
 def what_a_prompt_came_with_goes_with_it(seen: Seen) -> None:
     """The origin and the request of a prompt, or of a steer that becomes one, are the same wherever it waits or is reported."""
     came = list(_origins(seen.before))
-    if isinstance(seen.signal, Prompt | GoOn | Steer):
+    if isinstance(seen.signal, s.Prompt | s.GoOn | s.Steer):
         came.append((seen.signal.ref, seen.signal.via, seen.signal.request_id))
     # A wake-up from the background has no origin and no request.
     came += [(ref, None, None) for ref in _woken(seen)]
     said = [
         (event.ref, event.via, event.request_id)
         for event in seen.events
-        if isinstance(event, PromptReceived | PromptQueued)
+        if isinstance(event, e.PromptReceived | e.PromptQueued)
     ]
     assert all(one in came for one in (*said, *_origins(seen.after)))
     requests = [(ref, request_id) for ref, _, request_id in came]
-    started = [(event.ref, event.request_id) for event in seen.events if isinstance(event, AgentStart)]
+    started = [(event.ref, event.request_id) for event in seen.events if isinstance(event, e.AgentStart)]
     assert all(one in requests for one in started)
     was, cycle = seen.before.data.cycle, seen.after.data.cycle
     if was is not None:
@@ -129,15 +110,17 @@ def _requeued(seen: Seen) -> list[str]:
     steers |= {
         str(event.ref)
         for event in seen.events
-        if isinstance(event, SteeringReceived) and event.status == "queued"
+        if isinstance(event, e.SteeringReceived) and event.status == "queued"
     }
-    queued = (event.ref for event in seen.events if isinstance(event, PromptQueued))
+    queued = (event.ref for event in seen.events if isinstance(event, e.PromptQueued))
     return [ref for ref in queued if ref in steers]
 
 
 def _new_prompts(seen: Seen) -> list[str]:
-    if isinstance(seen.signal, Prompt | Steer):
-        said = [str(event.ref) for event in seen.events if isinstance(event, PromptReceived | PromptQueued)]
+    if isinstance(seen.signal, s.Prompt | s.Steer):
+        said = [
+            str(event.ref) for event in seen.events if isinstance(event, e.PromptReceived | e.PromptQueued)
+        ]
         # A steer that ends the last turn by skipping it is a prompt in its own step: requeued rather than new.
         again = _requeued(seen)
         return [*[ref for ref in said if ref == seen.signal.ref and ref not in again], *_woken(seen)]
@@ -147,16 +130,16 @@ def _new_prompts(seen: Seen) -> list[str]:
 def _woken(seen: Seen) -> list[str]:
     """News from the background as the next prompt, of an agent or of a call. A waiting one may be queued once more."""
     waited = set(map(_ref_of, waiting_prompts(seen.before)))
-    queued = [str(event.ref) for event in seen.events if isinstance(event, PromptQueued)]
+    queued = [str(event.ref) for event in seen.events if isinstance(event, e.PromptQueued)]
     return [ref for ref in queued if ref.startswith("wake/") and ref not in waited]
 
 
 def callers_are_answered_once(seen: Seen) -> None:
     """A caller is answered once, now or later from the state. None is left when a session is quiet."""
     owed = Counter(_owed(seen.before))
-    if isinstance(seen.signal, Asked) and not seen.before.ended:
+    if isinstance(seen.signal, s.Asked) and not seen.before.ended:
         owed[seen.signal.signal_id] += 1
-    if isinstance(seen.signal, StepCrashed) and seen.signal.asked_by and not seen.before.ended:
+    if isinstance(seen.signal, s.StepCrashed) and seen.signal.asked_by and not seen.before.ended:
         owed[seen.signal.asked_by] += 1
     answered = Counter(effect.to for effect in seen.effects if isinstance(effect, ReplyToCaller | Refuse))
     answered += Counter(spawned.wish.signal_id for spawned in seen.of(SpawnChild) if spawned.wish is not None)
@@ -170,7 +153,7 @@ def callers_are_answered_once(seen: Seen) -> None:
         assert spared.issuperset(_owed(seen.after))
 
 
-def _owed(state: SessionState) -> Iterator[SignalId]:
+def _owed(state: SessionState) -> Iterator[s.SignalId]:
     """The callers that wait for an answer: for a cycle, a receipt, a user, the end, or the next change of phase."""
     data = state.data
     askers = [asker for prompt in waiting_prompts(state) for asker in prompt.askers]
@@ -179,4 +162,4 @@ def _owed(state: SessionState) -> Iterator[SignalId]:
     askers += [one.asker for one in data.interactions if one.asker is not None]
     askers += [wish.signal_id for wish in data.wishes]
     yield from (*askers, *data.stoppers)
-    yield from (signal.signal_id for signal in state.postponed if isinstance(signal, Asked))
+    yield from (signal.signal_id for signal in state.postponed if isinstance(signal, s.Asked))

@@ -4,6 +4,7 @@ from typing import Final
 
 import msgspec
 
+from agentrail import events as e
 from agentrail.core.policy.budget import Ledger
 from agentrail.core.policy.request_context import Outgoing, outgoing
 from agentrail.core.policy.response_format import Accepted
@@ -26,23 +27,6 @@ from agentrail.core.session.effect_owners import OfStoppedCall, OfTeardown
 from agentrail.core.session.state import Phase, SessionState
 from agentrail.core.session.step_context import is_ephemeral
 from agentrail.core.session.views import status_of
-from agentrail.events import (
-    TERMINAL,
-    AgentAbort,
-    AgentEnd,
-    AgentError,
-    AgentResumed,
-    AgentStart,
-    AgentSuspended,
-    CompactEnd,
-    LoopDetected,
-    MessageDelta,
-    PromptRejected,
-    ToolExecutionEnd,
-    ToolExecutionStart,
-    ToolKilled,
-    ToolTookEffect,
-)
 from agentrail.messages import AssistantMessage, CallId, Text, ToolMessage, ToolResult, UserMessage
 from agentrail.testing.check_dialects import check_dialects
 from agentrail.testing.promises.observed_step import Seen, newly_said, plugin_requests_of, unstarted_calls
@@ -75,13 +59,13 @@ def history_only_grows(seen: Seen) -> None:
     """Messages are never removed. Only a summary replaces the beginning, and only a late value a result of the last message."""
     was = seen.before.data.history
     now = seen.after.data.history.messages
-    removed = sum(event.removed for event in seen.events if isinstance(event, CompactEnd))
+    removed = sum(event.removed for event in seen.events if isinstance(event, e.CompactEnd))
     if removed:
         kept = was.messages[removed:]
         assert all(new is old for new, old in zip(now[1 : 1 + len(kept)], kept, strict=True))
         return
     assert len(now) >= len(was)
-    late = {event.call_id: event.result for event in seen.events if isinstance(event, ToolTookEffect)}
+    late = {event.call_id: event.result for event in seen.events if isinstance(event, e.ToolTookEffect)}
     for new, old in zip(now, was.messages, strict=False):
         if late and old is was.messages[-1] and isinstance(old, ToolMessage) and isinstance(new, ToolMessage):
             pairs = zip(new.results, old.results, strict=True)
@@ -94,7 +78,7 @@ def history_only_grows(seen: Seen) -> None:
 
 def late_values_are_read(seen: Seen) -> None:
     """The late value of a stopped call is published, and is part of the next request."""
-    told = {event.call_id for event in seen.events if isinstance(event, ToolTookEffect)}
+    told = {event.call_id for event in seen.events if isinstance(event, e.ToolTookEffect)}
     match seen.signal:
         case TeardownFinished(values=values, effect_id=effect_id):
             is_open = isinstance(seen.before.data.open.get(effect_id), OfTeardown)
@@ -156,15 +140,15 @@ _LAST_TIME: Final = {"repeat_pattern": 6, "file_loop_abort": 4, "file_loop_warn"
 
 def loops_are_told_or_ended(seen: Seen) -> None:
     """A detected loop aborts the cycle in this step, or the model is notified, unless the cycle is over anyway."""
-    loops = [event for event in seen.events if isinstance(event, LoopDetected)]
+    loops = [event for event in seen.events if isinstance(event, e.LoopDetected)]
     grown = newly_said(seen)
     notes = [said for said in grown if isinstance(said, UserMessage) and said.origin == "note"]
     # Messages that agents sent meanwhile follow it.
     notes = notes[:1] if seen.before.data.agents.notes else notes
     ends = any(loop.count == _LAST_TIME[loop.type] for loop in loops)
     if ends:
-        assert any(isinstance(event, AgentAbort) for event in seen.events)
-    elif loops and not any(type(event) in TERMINAL for event in seen.events):
+        assert any(isinstance(event, e.AgentAbort) for event in seen.events)
+    elif loops and not any(type(event) in e.TERMINAL for event in seen.events):
         (note,) = notes
         assert len(note.content) == len(loops)
 
@@ -178,7 +162,7 @@ def answers_have_the_shape_that_was_asked_for(seen: Seen) -> None:
     if was is not None and was.repaired and data.cycle is not None and data.cycle.ref == was.ref:
         assert data.cycle.repaired
     wanted = format_of(seen.before.data)
-    for end in (event for event in seen.events if isinstance(event, AgentEnd)):
+    for end in (event for event in seen.events if isinstance(event, e.AgentEnd)):
         if wanted is not None and end.stop_reason not in {"not_resumed", "superseded"}:
             assert data.last is not None
             assert isinstance(wanted.check(data.last.text, repaired=True), Accepted)
@@ -248,7 +232,7 @@ def a_budget_is_never_passed_by_a_promise(seen: Seen) -> None:
 def people_see_what_is_said_without_tags(seen: Seen) -> None:
     """Deltas add up to the text without its tags, despite buffering. An end without a failure also releases the buffered part."""
     was, now = seen.before.data.stream, seen.after.data.stream
-    deltas = "".join(event.delta for event in seen.events if isinstance(event, MessageDelta))
+    deltas = "".join(event.delta for event in seen.events if isinstance(event, e.MessageDelta))
     if was is now:  # no text, or no stream
         assert not deltas
         return
@@ -274,20 +258,20 @@ def cycles_have_one_terminal_event(seen: Seen) -> None:
     running = seen.before.data.cycle.ref if seen.before.data.cycle else None
     idle = seen.before.data.cycle is None
     for event in seen.events:
-        if isinstance(event, AgentStart):
+        if isinstance(event, e.AgentStart):
             assert running is None
             running = event.ref
-        elif isinstance(event, PromptRejected):
+        elif isinstance(event, e.PromptRejected):
             rejected += 1
-        elif type(event) in TERMINAL:
-            assert running is not None or (isinstance(event, AgentAbort) and (idle or rejected))
-            assert isinstance(event, AgentEnd | AgentAbort | AgentError)
+        elif type(event) in e.TERMINAL:
+            assert running is not None or (isinstance(event, e.AgentAbort) and (idle or rejected))
+            assert isinstance(event, e.AgentEnd | e.AgentAbort | e.AgentError)
             assert event.ref == running
             running = None
     assert running == (seen.after.data.cycle.ref if seen.after.data.cycle else None)
     # More than one in a step, if the prompt after an ending cycle is refused, or its cycle ends at once.
-    starts = sum(isinstance(event, AgentStart) for event in seen.events)
-    assert sum(type(event) in TERMINAL for event in seen.events) <= 1 + starts + rejected
+    starts = sum(isinstance(event, e.AgentStart) for event in seen.events)
+    assert sum(type(event) in e.TERMINAL for event in seen.events) <= 1 + starts + rejected
 
 
 def suspensions_are_said(seen: Seen) -> None:
@@ -297,16 +281,16 @@ def suspensions_are_said(seen: Seen) -> None:
     """
     suspended = seen.before.suspended
     for event in seen.events:
-        if isinstance(event, AgentSuspended):
+        if isinstance(event, e.AgentSuspended):
             assert not suspended
             suspended = True
-        elif isinstance(event, AgentResumed):
+        elif isinstance(event, e.AgentResumed):
             assert suspended
             suspended = False
-        elif type(event) in TERMINAL or isinstance(event, AgentStart):
+        elif type(event) in e.TERMINAL or isinstance(event, e.AgentStart):
             assert not suspended
     assert suspended == seen.after.suspended
-    said = [event for event in seen.events if isinstance(event, AgentSuspended)]
+    said = [event for event in seen.events if isinstance(event, e.AgentSuspended)]
     if said or seen.before.suspended:  # a status costs more than the rest of this function
         assert suspended == status_of(seen.after.phase, seen.after.data, seen.signal.at_ms).suspended
     assert all(event.waiting for event in said)
@@ -326,14 +310,14 @@ def tool_events_come_in_pairs(seen: Seen) -> None:
     open_pairs = _running_calls(seen.before)
     for event in seen.events:
         match event:
-            case ToolExecutionStart(call_id=call_id):
+            case e.ToolExecutionStart(call_id=call_id):
                 assert call_id in waiting
                 waiting.remove(call_id)
                 open_pairs.add(call_id)
-            case ToolExecutionEnd(call_id=call_id):
+            case e.ToolExecutionEnd(call_id=call_id):
                 assert call_id in open_pairs
                 open_pairs.remove(call_id)
-            case ToolKilled(call_id=call_id):
+            case e.ToolKilled(call_id=call_id):
                 assert call_id in open_pairs
             case _:  # not about a running call
                 pass
