@@ -15,7 +15,7 @@ from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.run_options import Choices
 from agentrail.cli.screen import DirectScreen, look_of_process
 from agentrail.cli.session_code import Resumable, code_of, refuse_without_code, resumable_of
-from agentrail.cli.session_views import conversation, shorten
+from agentrail.cli.session_views import conversation, joined_words, shorten
 from agentrail.cli.shared_stores import open_equipped
 from agentrail.cli.storage_options import DEFAULT_STORE, KeepingOptions, directory_for
 from agentrail.cli.store_access import (
@@ -29,7 +29,7 @@ from agentrail.cli.store_access import (
 from agentrail.core.session.views import Status, snapshot_of
 from agentrail.errors import AgentrailError, OptionError, StoreInUse, StoreUnavailable, Unrevivable
 from agentrail.events import ApprovalRequired, AskUser, Event, PluginEvent, Question
-from agentrail.messages import JsonValue, PromptRef, Text
+from agentrail.messages import JsonValue, PromptRef
 from agentrail.runtime.persistence import OnDrift
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
@@ -115,18 +115,14 @@ async def come_back(
         raise OptionError([message]) from error
     data = before.state.data
     snapshot = snapshot_of(before.state.phase, data, found.written_at_ms)
-    waiting = tuple(Piece("err", f"(waits) {_first_words(one.content)}\n") for one in snapshot.queued)
+    waiting = [f"(waits) {shorten(joined_words(one.content))}\n" for one in snapshot.queued]
     return ComeBack(
         session=session,
         after=data.seq,
-        shown=(*conversation(data.history.since(0)), *waiting),
+        shown=(*conversation(data.history.since(0)), *[Piece("err", one) for one in waiting]),
         running=None if data.cycle is None else data.cycle.ref,
         queued=snapshot.status.queued,
     )
-
-
-def _first_words(content: Sequence[object]) -> str:
-    return shorten(" ".join(block.text for block in content if isinstance(block, Text)))
 
 
 def asked_again(status: Status, rules: Mapping[str, tuple[str, ...]] = NO_RULES) -> tuple[Event, ...]:
