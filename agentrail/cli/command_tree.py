@@ -292,6 +292,8 @@ app.command(
 def _import_and_run(arguments: Sequence[str]) -> object:
     with no_looks():
         command, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
+    if console := bound.arguments.get("console"):  # of a help, which fails at width 0 and hangs at 1
+        console.width = min(max(console.width, 20), 1_000)
     try:
         return command(*bound.args, **bound.kwargs)
     except OSError as error:

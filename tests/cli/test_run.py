@@ -124,6 +124,14 @@ async def test_a_reader_that_has_read_enough_ends_the_run_quietly_and_a_full_dis
         assert "Traceback" not in err
 
 
+async def test_a_help_fits_a_width_that_its_library_cannot_use():
+    """Some terminals and CI systems set COLUMNS to 0; at 1, wrapping the options did not end."""
+    with trio.fail_after(60):
+        for columns, most in (("0", 20), ("1", 20), ("100000", 1000)):
+            ran = await run_agentrail("token", "new", "--help", variables={"COLUMNS": columns})
+            assert (ran.code, ran.err, max(map(len, ran.out.splitlines()))) == (0, "", most)
+
+
 async def test_a_help_that_cannot_be_written_ends_with_a_sentence():
     """A full disk is not a bug of ours. The same holds for the version."""
     for arguments in (("--help",), ("sessions", "list", "--help"), ("--version",)):
