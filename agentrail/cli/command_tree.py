@@ -20,7 +20,7 @@ from agentrail.gc_settings import no_looks
 from agentrail.otp.guarded_calls import call_guarded
 from agentrail.stores.store_urls import has_password
 
-_SHOWN: Final = """a store URL on the command line has a password, which every user of this machine can read in the list of processes.
+_SHOWN: Final = """a store URL on the command line has a password, which every user of this machine can read in the list of processes. \
 Leave it out and set PGPASSFILE or PGPASSWORD, or set the URL as AGENTRAIL_STORE or as store in [host]. Change the password if others use this machine."""
 
 
@@ -318,7 +318,6 @@ def describe_usage_error(error: CycloptsError) -> str:
             said = f"The argument {missing.name.lstrip('-').upper()} is missing."
         case _:
             pass
-    said = said.replace("\n", "\\n")  # of an argument
     chain = error.command_chain or ()
     if isinstance(error, UnusedCliTokensError) and [*chain] == ["run"]:
         return f"{said} The prompt is one argument: put it in quotes."

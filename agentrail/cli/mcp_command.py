@@ -24,7 +24,7 @@ from agentrail.cli.config_setup import AgentOption, ConfigFiles, write_faults
 from agentrail.cli.ctrl_c import stop_signals
 from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
-from agentrail.cli.stdio import write_error
+from agentrail.cli.stdio import write_all, write_error
 from agentrail.cli.storage_options import DataDirectory
 from agentrail.cli.text_output import print_text
 from agentrail.config.key_filter import in_one_line
@@ -342,7 +342,8 @@ class LoopbackBrowser:
 
     async def show(self, url: str) -> None:
         self._state = dict(parse_qsl(urlsplit(url).query)).get("state")
-        write_error(f"Log in with this link:\n{url if url.isprintable() else ascii(url)}\n")
+        shown = url if url.isprintable() else ascii(url)
+        write_all(2, f"agentrail: Log in with this link:\n{shown}\n\n".encode())
         if self._opens:
             await outside.offload(webbrowser.open, url, abandon_on_cancel=True)
 

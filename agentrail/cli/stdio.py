@@ -35,9 +35,9 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 def write_error(text: str) -> None:
-    """Write a sentence to stderr, with control characters of arguments escaped. Only while no other task runs."""
+    """Write a sentence to stderr, with control characters and line breaks escaped, as of a file name. Only while no other task runs."""
     said = end_sentence(text).encode("utf-8", "replace").decode()
-    shown = "".join([one if one.isprintable() or one == "\n" else ascii(one)[1:-1] for one in said])
+    shown = "".join([one if one.isprintable() else ascii(one)[1:-1] for one in said])
     write_all(DESCRIPTORS["err"], f"agentrail: {shown}\n".encode())
 
 

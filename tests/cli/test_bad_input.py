@@ -66,7 +66,7 @@ async def test_control_characters_of_an_argument_are_escaped():
     for arguments, shown in (
         ((odd,), r"a\x1b[31m\nagentrail: done\x9b\u202e"),
         (("run", f"--{odd}"), r"--a\x1b[31m\nagentrail: done\x9b\u202e."),
-        (("eval", odd.replace("\n", "")), r"a\x1b[31magentrail: done\x9b\u202e cannot be read"),
+        (("eval", odd), r"a\x1b[31m\nagentrail: done\x9b\u202e cannot be read"),
     ):
         ran = await run_agentrail(*arguments)
         assert (ran.code, shown in ran.err, len(ran.err.splitlines())) == (2, True, 1), ran.err
