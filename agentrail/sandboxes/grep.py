@@ -4,7 +4,6 @@ import json
 import os
 import re
 import subprocess
-import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -274,16 +273,13 @@ async def grep_with_ripgrep(search: RipgrepSearch, read: ReadDocuments) -> GrepR
     options = search.options
     case = ("--ignore-case",) if options.ignore_case else ("--case-sensitive",)
     wanted = (*_COMMON, *case, f"--regexp={search.pattern}")
-    with tempfile.NamedTemporaryFile(
-        "w", suffix=".gitignore", encoding="utf-8", errors="surrogateescape"
-    ) as rules:
-        rules.write("\n".join(search.rules) + "\n")
-        rules.flush()
-        argv = (search.program, *wanted, *_IGNORING, f"--ignore-file={rules.name}", "--count", "--stats")
-        if search.include is not None:
-            # An exception in a .gitignore would include unrequested files, so all are listed and judged here.
-            argv = (*argv, "--include-zero")
-        counted = await _run(search, (*argv, "--", "/".join((".", *search.start))))
+    # Not in a temporary file, for which there may be no space.
+    argv = (search.program, *wanted, *_IGNORING, "--ignore-file=/proc/self/fd/0", "--count", "--stats")
+    if search.include is not None:
+        # An exception in a .gitignore would include unrequested files, so all are listed and judged here.
+        argv = (*argv, "--include-zero")
+    rules = "\n".join((*search.rules, "")).encode("utf-8", "surrogateescape")
+    counted = await _run(search, (*argv, "--", "/".join((".", *search.start))), stdin=rules)
     searched = _SEARCHED.search(counted.stdout)
     if searched is None:
         fault = counted.stderr.decode(errors="replace").strip().removeprefix("rg: ")
@@ -317,10 +313,12 @@ async def _collect(
     return False
 
 
-async def _run(search: RipgrepSearch, argv: Sequence[str]) -> "subprocess.CompletedProcess[bytes]":
+async def _run(
+    search: RipgrepSearch, argv: Sequence[str], stdin: bytes = b""
+) -> "subprocess.CompletedProcess[bytes]":
     return await outside.processes().run(
         argv,
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         capture_stdout=True,
         capture_stderr=True,
         check=False,

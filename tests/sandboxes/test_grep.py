@@ -2,6 +2,7 @@
 
 import codecs
 import shutil
+import tempfile
 
 import pytest
 import trio
@@ -95,6 +96,15 @@ async def test_both_engines_give_the_same_answer(corpus, monkeypatch, pattern, p
     assert bool(by_python.lines) == (pattern != "nowhere")
     in_memory = MemorySandbox({**CORPUS, **BYTES})
     assert await in_memory.grep(pattern, path, options) == by_python
+
+
+async def test_a_search_needs_no_temporary_file(corpus, monkeypatch, tmp_path):
+    """The directory of temporary files may be full, or removed by a cleaner while we run."""
+    _need_ripgrep()
+    sandbox, options = LocalSandbox(corpus), GrepOptions(include="*")
+    before = await sandbox.grep("needle", "src/deep", options)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "removed"))
+    assert await sandbox.grep("needle", "src/deep", options) == before
 
 
 @pytest.mark.parametrize(
