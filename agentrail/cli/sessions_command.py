@@ -170,7 +170,7 @@ def walk_through(loaded: LoadedJournal) -> Exit:
             say(line)
         if is_asked:
             write_all(DESCRIPTORS["err"], _STEP_PROMPT)
-            if sys.stdin.readline().strip() == "q":
+            if (sys.stdin.readline() or "q").strip() == "q":  # Ctrl-D too
                 break
     return Exit.DONE
 

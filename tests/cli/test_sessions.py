@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
+import trio
 
 from agentrail.abc.recall import MemoryOwner
 from agentrail.abc.store import TEMPORARY_SESSIONS, OwedRow, Standing, StoredSession
@@ -121,6 +122,15 @@ async def test_a_session_is_listed_shown_and_traced(ask, session, tmp_path):
         assert ran.code == 2
         assert repr(session) in ran.err
         assert "agentrail sessions list" in ran.err
+
+
+async def test_ctrl_d_ends_a_replay_in_steps(session, kept):
+    """It is no Enter: an end of the input would otherwise walk through the whole journal."""
+    async with open_terminal("replay", session, "--step", term="dumb", **kept) as typist:
+        with trio.fail_after(60):
+            await typist.wait_for("Enter goes on, q leaves: ")
+            typist.type("\x04")
+            assert await typist.wait_end() == 0
 
 
 @pytest.mark.at(162)
