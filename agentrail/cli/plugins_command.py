@@ -80,12 +80,13 @@ def show_plugin(plugin: type[Plugin[Any]]) -> str:
     """Describe one plugin: its priority and name, its purpose, its hooks and its options."""
     # In the order of the documentation, because the declared set has no order.
     hooks = [hook.__name__ for hook in HOOKS if plugin.hooks is None or hook in plugin.hooks]
-    options = [_show_option(option) for option in inspect.signature(plugin.init).parameters.values()]
+    parameters = inspect.signature(plugin.init).parameters.values()
+    options = [_show_option(option) for option in parameters if option.name != "self"]
     return "\n".join(
         (
             f"{plugin.priority:>4} {plugin.__name__}: {(inspect.getdoc(plugin) or '').partition(chr(10))[0]}",
             f"     hooks: {', '.join(hooks) if len(hooks) < len(HOOKS) else 'all'}",
-            f"     options: {', '.join(option for option in options if option) or 'none'}",
+            f"     options: {', '.join(options) or 'none'}",
         )
     )
 
@@ -113,6 +114,4 @@ def find_stack(name: str) -> Sequence[PluginEntry]:
 
 
 def _show_option(option: inspect.Parameter) -> str:
-    if option.name == "self":
-        return ""
     return option.name if option.default is option.empty else f"{option.name}={option.default!r}"
