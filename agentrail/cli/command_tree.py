@@ -2,6 +2,7 @@
 
 import errno
 import os
+import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import metadata
@@ -16,6 +17,7 @@ from agentrail.cli.log_output import OPTION, tell_crash
 from agentrail.cli.resume_option import fill_in_latest
 from agentrail.cli.stdio import open_missing_streams, write_error
 from agentrail.distribution import NAME
+from agentrail.errors import ToolDefinitionError
 from agentrail.gc_settings import no_looks
 from agentrail.otp.guarded_calls import call_guarded
 from agentrail.stores.store_urls import has_password
@@ -338,6 +340,9 @@ def run_command_line(arguments: Sequence[str]) -> int:
                 OPTION not in arguments
             ):
                 write_error(f"{name!r:.200} cannot be used: {error.strerror}. Correct that, or name another.")
+                return Exit.USAGE
+            case ToolDefinitionError() if sys.flags.optimize > 1:
+                write_error("python -OO removes docstrings, which describe the tools: use -O, or neither.")
                 return Exit.USAGE
             case _:
                 tell_crash(error, debug=OPTION in arguments)

@@ -118,6 +118,14 @@ async def test_a_directory_that_was_removed_is_said_in_a_sentence(tmp_path):
     )  # fmt: skip
 
 
+async def test_an_interpreter_that_removes_docstrings_is_reported(tmp_path):
+    """`python -OO`, or PYTHONOPTIMIZE=2 of an image: code 2, and not a bug to report."""
+    line = (sys.executable, "-B", "-OO", "-P", "-m", "agentrail", "run", "hi")
+    ran = await trio.run_process(line, cwd=tmp_path, capture_stderr=True, check=False)
+    assert (ran.returncode, ran.stderr.count(b"\n")) == (2, 1)
+    assert b"python -OO removes docstrings, which describe the tools: use -O" in ran.stderr
+
+
 async def test_a_refused_connection_is_said_in_a_sentence():
     """Nobody listens: the cycle fails, and the sentence asks for the address and the server."""
     ran = await run_line(f"run hello --model openai-chat:x --base-url {REFUSED} --max-retries 0")
