@@ -274,7 +274,7 @@ async def grep_with_ripgrep(search: RipgrepSearch, read: ReadDocuments) -> GrepR
     case = ("--ignore-case",) if options.ignore_case else ("--case-sensitive",)
     wanted = (*_COMMON, *case, f"--regexp={search.pattern}")
     # Not in a temporary file, for which there may be no space.
-    argv = (search.program, *wanted, *_IGNORING, "--ignore-file=/proc/self/fd/0", "--count", "--stats")
+    argv = (search.program, *wanted, *_IGNORING, "--ignore-file=/dev/stdin", "--count", "--stats")
     if search.include is not None:
         # An exception in a .gitignore would include unrequested files, so all are listed and judged here.
         argv = (*argv, "--include-zero")
