@@ -121,11 +121,9 @@ async def _preview_file(session: Session, arguments: JsonObject, *, is_edit: boo
         fault = f"reading the file took longer than {PREVIEW_SECONDS:g} s"
     if content is None or fault is not None:
         return DiffPreview(path=path, before=None, after=None, before_sha256=digest, fault=fault)
-    if len(content) <= MAX_PREVIEW_BYTES:
-        # The diff that an edit also computes takes time.
-        preview = partial(preview_of_file, path, content, digest, arguments, is_edit=is_edit)
-        return await outside.offload(preview)
-    return preview_of_file(path, content, digest, arguments, is_edit=is_edit)
+    preview = partial(preview_of_file, path, content, digest, arguments, is_edit=is_edit)
+    # The diff that an edit also computes takes time.
+    return await outside.offload(preview) if len(content) <= MAX_PREVIEW_BYTES else preview()
 
 
 def preview_of_file(

@@ -12,13 +12,7 @@ from attrs import define
 from agentrail.abc import Error, ToolOutcome, timeout_seconds_of
 from agentrail.core.policy.budget import NOTHING_SPENT, Budget, Spent, budget_left, spent_of
 from agentrail.core.protocol.effects import ResumeChild, StartAgent
-from agentrail.core.protocol.signals import (
-    AgentIdled,
-    BudgetLent,
-    ChildPublished,
-    ChildStarted,
-    Prompt,
-)
+from agentrail.core.protocol.signals import AgentIdled, BudgetLent, ChildStarted, Prompt
 from agentrail.core.session.child_sessions import sources_said_by
 from agentrail.core.session.state import Known
 from agentrail.core.values.sources import more_sources
@@ -40,6 +34,7 @@ from agentrail.runtime.child_calls import (
     assemble_child,
     decide_answer,
     last_text_of,
+    published_by,
     resume_for_call,
     run_for_call,
     run_for_tool,
@@ -283,8 +278,7 @@ class _Listener:
         # If an end was among the lost events, another cycle has begun since, and its end is still to come.
         if isinstance(event, EventsLost):
             return
-        effect_id, child_id = self.effect.effect_id, self.cell.ports.session_id
-        self.deliver(ChildPublished(at_ms=now_ms(), effect_id=effect_id, event=event, child_id=child_id))
+        self.deliver(published_by(self.cell, self.effect.effect_id, event))
         if isinstance(event, ResponseComplete):
             self._turns += 1
             self._last_text = event.message.text or self._last_text

@@ -9,15 +9,23 @@ from hypothesis import given, strategies as st
 from agentrail import plugins as p
 from agentrail.core.protocol.effects import Refuse, RunTool
 from agentrail.core.protocol.signals import Approve, Reject, Respond, Restarted, Signal, SignalId, StatusQuery
+from agentrail.core.session.approval_rules import rule_there, told_above
 from agentrail.core.session.interactions import allow_always
 from agentrail.core.session.machine import new_session
 from agentrail.core.session.state import Rule, SessionState
 from agentrail.core.session.step_context import StepContext
 from agentrail.core.session.views import snapshot_of
 from agentrail.core.stack.loaded_stack import load_stack
-from agentrail.core.values.toolbox import read_call
+from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.errors import AnswerNotOffered
-from agentrail.events import PERMISSION_OPTIONS, ApprovalRequired, ToolBlocked
+from agentrail.events import (
+    PERMISSION_OPTIONS,
+    AgentResumed,
+    ApprovalRequired,
+    SubagentEvent,
+    ToolApprovedAlways,
+    ToolBlocked,
+)
 from agentrail.messages import ApprovalId, JsonValue
 from agentrail.testing.plugins import PuppetPlugin, read_rule
 from tests.core.plugin_rig import judges
@@ -166,3 +174,27 @@ def test_a_plugin_that_offers_what_there_is_not_is_at_fault():
     """The call is refused, as for every fault of a guard; nobody is asked something that cannot be answered."""
     for offered in ((), ("maybe",), ["approve"], None, (["approve"],)):
         assert offering(offered).data.interactions == ()
+
+
+def test_a_rule_of_another_session_covers_the_tool_that_was_shown_there():
+    """It comes back unchanged to a session with that tool, from any depth. Other events are passed on as they are."""
+    note, book = (
+        Toolbox([ToolSpec(name="t", description=words, parameters={"type": "object"})])
+        for words in ("note", "book")
+    )
+    made = ToolApprovedAlways(tool="t")
+    for there in (book, Toolbox()):
+        seen = rule_there(made, note, there)
+        assert seen.shown.startswith("agent ")
+        assert rule_there(seen, there, book) == seen
+        assert rule_there(seen, book, note) == rule_there(made, note, note) == made
+        nested = SubagentEvent(
+            call_id="c",
+            child_id="s.c",
+            depth=2,
+            event=SubagentEvent(call_id="d", child_id="s.c.d", depth=1, event=made),
+        )
+        assert told_above(nested, note, there).event.event == seen
+        assert told_above(nested, note, note) == nested
+    other = SubagentEvent(call_id="c", child_id="s.c", depth=1, event=AgentResumed(trigger="steering"))
+    assert told_above(other, note, book) is other

@@ -3,6 +3,7 @@
 import pytest
 from attrs import define
 
+from agentrail import Agent
 from agentrail.errors import CycleWaiting
 from agentrail.events import AgentEnd, ApprovalRequired
 from agentrail.plugins import HumanApproval
@@ -22,10 +23,10 @@ class Sourced(RecordingTool):
     comes_from: str = FIRST
 
 
-async def asked_for(session):
+async def asked_for(session, text="go"):
     """Prompt, and return the approval that the call waits for, or None."""
     try:
-        await session.ask("go")
+        await session.ask(text)
     except CycleWaiting as waiting:
         return waiting.pending[0]
     return None
@@ -79,3 +80,33 @@ async def test_an_always_that_a_child_passed_on_covers_its_own_text(text, is_ask
         async with session.subscribe(kinds=[ApprovalRequired, AgentEnd]) as events:
             await session.approve(waiting.id, kind="always")
             assert isinstance(await anext(events), ApprovalRequired) == is_asked
+
+
+@pytest.mark.parametrize("first", ["below", "here"])
+@on_virtual_time
+async def test_an_always_covers_no_tool_of_another_agent_with_the_same_name(first):
+    """An agent has a tool of its own: what is allowed there is kept for later ones, and nothing is allowed for the other tool."""
+    own = RecordingTool(name="record", description="Make a note.", answer="noted")
+    booked = RecordingTool(name="record", description="Book an invoice.", answer="booked")
+
+    def answer(request):
+        if request.system == "You look.":
+            return calls(("record", {})) if len(request.messages) == 1 else says("done")
+        text = getattr(next(iter(getattr(request.messages[-1], "content", ())), None), "text", "")
+        wanted = {"below": ("task", {"description": "l", "subagent_type": "scout"}), "here": ("record", {})}
+        return calls(wanted[text]) if text in wanted else says("done")
+
+    scout = Agent(name="scout", description="Looks.", system_prompt="You look.", tools=[own])
+    async with open_bare() as supervisor:
+        options = {"model": FunctionModel(answer), "plugins": ASKING, "tools": [TaskTool(), booked]}
+        session = await supervisor.start_session(**options, agents=[scout])
+        waiting = await asked_for(session, first)
+        await session.approve(waiting.id, kind="always")
+        await session.collect_reply()
+        (rule,) = await session.rules()
+        assert ("of another agent" in rule.words) == (first == "below")
+        assert await asked_for(session, first) is None
+        assert await asked_for(session, "here" if first == "below" else "below") is not None
+        assert (len(own.calls), len(booked.calls)) == ((2, 0) if first == "below" else (0, 2))
+        await session.revoke_rule(rule.rule_id)
+        assert await session.rules() == ()

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import force_setattr
 
-from agentrail.core.session.approval_rules import covers, program_family_of, rule_of, sorted_rules
+from agentrail.core.session.approval_rules import OF_OTHERS, covers, program_family_of, rule_of, sorted_rules
 from agentrail.core.session.state import Known, Rule
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.events import Approval
@@ -139,22 +139,22 @@ def arguments_text(arguments: JsonObject) -> str:
 
 def rules_of(data: Known) -> tuple[ApprovalRule, ...]:
     """Return the user's rules in a session, the oldest first. Rules for an earlier text of a tool are left out."""
-    session_id = data.config.session_id
     found = [
         ApprovalRule(
             rule_id=rule_id_of(rule),
-            session_id=session_id,
+            session_id=data.config.session_id,
             tool=rule.tool,
             command_family=rule.family,
             exact=exact,
-            words=words_of_rule(rule.tool, rule.family, exact=exact, breaks=rule.breaks),
+            words=words_of_rule(whose, rule.family, exact=exact, breaks=rule.breaks),
             reach="session",
             at_ms=rule.at_ms,
             breaks=rule.breaks,
         )
         for rule in sorted_rules(data.rules)
-        if rule.breaks or (spec := data.tools.get(rule.tool)) is None or spec.shown_text == rule.shown
-        for exact in (_is_exact(rule),)
+        for spec, is_other in ((data.tools.get(rule.tool), rule.shown.startswith(OF_OTHERS)),)
+        if rule.breaks or is_other or spec is None or spec.shown_text == rule.shown
+        for exact, whose in ((_is_exact(rule), f"{rule.tool} of another agent" if is_other else rule.tool),)
     ]
     return tuple(sorted(found, key=lambda one: one.at_ms or 0))
 

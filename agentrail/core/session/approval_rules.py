@@ -3,10 +3,11 @@
 A rule is a tool and the very words of a command.
 """
 
+import hashlib
 import re
 from itertools import islice
 from operator import attrgetter
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -14,6 +15,7 @@ from agentrail.core.protocol.signals import RevokeRule
 from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.state import Rule
 from agentrail.core.session.step_context import StepContext
+from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import UnknownRule
 from agentrail.events import Event, SubagentEvent, ToolApprovedAlways
 from agentrail.frozen import canonical_json
@@ -34,6 +36,11 @@ _SHELL_SYNTAX: Final = re.compile(r"[;&|<>`$(){}\n\\*?\[\]!#~]")
 
 
 _AT_HOME: Final = (".", "./", "", None)
+
+OF_OTHERS: Final = "agent "
+"""Beginning of `Rule.shown` for a tool of an agent above or below that is not the session's own tool of this name."""
+
+MadeT = TypeVar("MadeT", Rule, ToolApprovedAlways)
 
 
 def family_of(arguments: JsonObject) -> str | None:
@@ -134,6 +141,26 @@ def allow(step: StepContext, tool: str, arguments: JsonObject, shown: str = "") 
     if step.data.semantics == 0:
         return _keep(step, Rule(tool=tool, family=program_family_of(arguments)))
     return _keep(step, msgspec.structs.replace(rule_of(tool, arguments), shown=shown))
+
+
+def rule_there(made: MadeT, here: Toolbox, there: Toolbox) -> MadeT:
+    """Return a rule for a session above or below, where it covers only the tool that the user saw here."""
+    seen = made.shown or _digest_of(made.tool, here)
+    return msgspec.structs.replace(made, shown="" if seen == _digest_of(made.tool, there) else seen)
+
+
+def _digest_of(tool: str, tools: Toolbox) -> str:
+    spec = tools.get(tool)
+    told = () if spec is None else (spec.description, spec.parameters, spec.effect_class)
+    return OF_OTHERS + hashlib.sha256(canonical_json(told)).hexdigest()
+
+
+def told_above(event: Event, here: Toolbox, there: Toolbox) -> Event:
+    """Return an event of a child session as its parent reads it."""
+    if type(event) is SubagentEvent:
+        told = told_above(event.event, here, there)
+        return event if told is event.event else msgspec.structs.replace(event, event=told)
+    return rule_there(event, here, there) if type(event) is ToolApprovedAlways else event
 
 
 def hear_of_child(step: StepContext, event: Event) -> None:

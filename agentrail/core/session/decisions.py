@@ -6,7 +6,6 @@ Each function returns the next phase.
 from collections.abc import Mapping
 from typing import Final, Literal, cast
 
-import msgspec
 from msgspec.structs import replace
 
 from agentrail.core.policy.calls import hash_arguments
@@ -46,8 +45,7 @@ def approve(step: StepContext, phase: Phase, signal: Approve) -> Next:
     """Run the call exactly as it was shown, or with the user's edited arguments."""
     try:
         interaction = find_approval(step, signal.approval_id)
-        state = _call_of(step, interaction)
-        arguments = _edited(state, signal.arguments)
+        arguments = _edited(_call_of(step, interaction), signal.arguments)
         if signal.how == "always":
             hold_offered(interaction, "always")
         if arguments is not None:
@@ -56,19 +54,7 @@ def approve(step: StepContext, phase: Phase, signal: Approve) -> Next:
             hold_offered(interaction, "approve")
     except AgentrailError as error:
         return _refuse(step, phase, signal, error)
-    interactions.close_interaction(step, interaction, "approved", "user", user=signal.user)
-    asked = interaction.asked
-    assert isinstance(asked, Approval)  # noqa: S101 - `find_approval` returns only approvals
-    state = interactions.released(state, interaction)
-    is_edited = arguments is not None
-    if arguments is not None:
-        state = msgspec.structs.replace(state, arguments=arguments, edited=True)
-    call_results.put(step, state)
-    always = signal.how == "always"
-    state, abort = call_approval.check_decided(step, state, asked, always=always, is_edited=is_edited)
-    call_results.put(step, state)
-    if always and state.stage == "waiting" and abort is None:
-        abort = call_approval.allow_from_now_on(step, state)
+    abort = _release(step, interaction, arguments, always=signal.how == "always", user=signal.user)
     step.reply(signal.signal_id, None)
     return _go_on(step, abort, resume=signal.auto_resume)
 
@@ -83,16 +69,30 @@ def resolve(
         interactions.close_interaction(step, interaction, "rejected", "user")
         _answer(step, interaction, "Rejected by the user.")
         return batch.decided(step, "tool_rejected", resume=True)
-    interactions.close_interaction(step, interaction, "approved", "user")
-    state = interactions.released(_call_of(step, interaction), interaction)
-    asked = interaction.asked
-    assert isinstance(asked, Approval)  # noqa: S101 - a prompt can decide nothing else
+    return _go_on(step, _release(step, interaction, always=decision == "always"), resume=True)
+
+
+def _release(
+    step: StepContext,
+    interaction: Interaction,
+    arguments: JsonObject | None = None,
+    *,
+    always: bool,
+    user: str | None = None,
+) -> str | None:
+    """Let an approved call run, if the plugins allow it. Return why one of them aborts the cycle."""
+    interactions.close_interaction(step, interaction, "approved", "user", user=user)
+    state, asked = interactions.released(_call_of(step, interaction), interaction), interaction.asked
+    assert isinstance(asked, Approval)  # noqa: S101 - only approvals are approved
+    is_edited = arguments is not None
+    if arguments is not None:
+        state = replace(state, arguments=arguments, edited=True)
     call_results.put(step, state)
-    state, abort = call_approval.check_decided(step, state, asked, always=decision == "always")
+    state, abort = call_approval.check_decided(step, state, asked, always=always, is_edited=is_edited)
     call_results.put(step, state)
-    if decision == "always" and state.stage == "waiting" and abort is None:
+    if always and state.stage == "waiting" and abort is None:
         abort = call_approval.allow_from_now_on(step, state)
-    return _go_on(step, abort, resume=True)
+    return abort
 
 
 def _go_on(step: StepContext, abort: str | None, *, resume: bool) -> Next:

@@ -34,6 +34,7 @@ from agentrail.events import (
     WaitingFor,
 )
 from agentrail.messages import ApprovalId, CallId, ClientCallRef, JsonObject, QuestionRef
+from agentrail.structs import picked_fields
 
 _LAST_MS: Final = 2**63 - 1  # the columns of a store have 64 bits
 MAX_RESOLVED: Final = 256
@@ -62,19 +63,13 @@ def wait_for_answer(step: StepContext, state: CallState, timeout_ms: int | None)
     arguments = state.arguments
     listed = arguments.get("options")
     options = tuple(str(option) for option in listed) if isinstance(listed, list) else ()
-    question = Question(
-        ref=QuestionRef(_name(step)),
-        call_id=state.call.call_id,
+    asked = ToolQuestion(
         question=str(arguments.get("question", "")),
         options=options,
         schema=cast("JsonObject | None", arguments.get("schema")),
         url=cast("str | None", arguments.get("url")),
-        requested_at_ms=step.at_ms,
-        expires_at_ms=_end_of(step, timeout_ms),
-        path=step.data.config.path,
     )
-    _open(step, question)
-    _publish_question(step, question)
+    ask_for_tool(step, state, asked, timeout_ms)
 
 
 def wait_for_client(step: StepContext, state: CallState, timeout_ms: int | None) -> None:
@@ -104,7 +99,7 @@ def fault_of_question(schema: object, url: object) -> str | None:
 def ask_for_tool(
     step: StepContext, state: CallState, asked: ToolAsked | ToolQuestion, timeout_ms: int | None
 ) -> None:
-    """Ask the user a tool's question: for its running call, or for one that waits as data."""
+    """Ask the user a question: for a tool's running call, or for one that waits as data."""
     question = Question(
         ref=QuestionRef(_name(step)),
         call_id=state.call.call_id,
@@ -118,20 +113,7 @@ def ask_for_tool(
     )
     asker = asked.signal_id if isinstance(asked, ToolAsked) else None
     _open(step, question, asker=asker)
-    _publish_question(step, question)
-
-
-def _publish_question(step: StepContext, asked: Question) -> None:
-    step.publish(
-        AskUser(
-            ref=asked.ref,
-            question=asked.question,
-            options=asked.options,
-            schema=asked.schema,
-            url=asked.url,
-            call_id=asked.call_id,
-        )
-    )
+    step.publish(AskUser(**picked_fields(question, "ref", "question", "options", "schema", "url", "call_id")))
 
 
 def withdraw(step: StepContext, call_id: CallId) -> None:
