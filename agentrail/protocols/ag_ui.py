@@ -61,7 +61,7 @@ class AgUiRun(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         past: Messages that the client sent, as structs or JSON.
-        known: Ids of messages, calls and results that the client has.
+        known: Ids of messages, calls and results that the client has. Those of calls also with their arguments.
         first: Frames after `RUN_STARTED`.
         open_text: Id of the open text message, or empty.
         children: Children that produced something in this run, with the ids of their last messages.
@@ -213,8 +213,8 @@ def _show_call(run: AgUiRun, call_id: str, name: str, arguments: JsonObject, *, 
     child = call_id.rpartition("/")[0] if is_childs else ""
     after, begun = _ensure_child(after, child)
     parent = after.children.get(child, "") if child else after.message_id
-    after = replace(after, known=after.known | {call_id})
     text = canonical_json(arguments).decode()
+    after = replace(after, known=after.known | {call_id, f"{call_id} {text}"})
     call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": text}}
     after = _keep_call(after, parent, call)
     told = {"toolCallId": call_id, "toolCallName": name, **({"parentMessageId": parent} if parent else {})}
@@ -394,7 +394,9 @@ def _interrupt(run: AgUiRun, name: str, call_id: str, what: PendingAnswer) -> Fr
         told["subagentRunId"] = asker
     if isinstance(what, events.Approval):
         told |= {"reason": _REASONS["approval"], "responseSchema": _APPROVAL}
-        told["message"] = what.hint or f"Run {what.tool}?"
+        told["message"], text = what.hint or f"Run {what.tool}?", canonical_json(what.arguments).decode()
+        if f"{call_id} {text}" not in run.known:  # changed since the call was shown
+            told["message"] += f" Run {what.tool} with {text}?"
         if what.expires_at_ms is not None and what.expires_at_ms < 253_402_300_800_000:  # noqa: PLR2004 - the year 10000
             told["expiresAt"] = (_EPOCH + timedelta(milliseconds=what.expires_at_ms)).isoformat()
         return told

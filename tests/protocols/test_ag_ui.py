@@ -233,6 +233,18 @@ def test_an_approval_says_until_when_it_can_be_given():
         assert one["responseSchema"]["required"] == ["approved"]
 
 
+def test_an_approval_shows_arguments_that_changed_since_its_call_was_shown():
+    """A call is shown once. In the same run and in a later one, the message of the second approval has what would run."""
+    first = approval("a1", CALL)
+    wanted = replace(first.approval, id=ApprovalId("a2"), arguments={"command": "rm a"}, hint="Changed.")
+    again = events.ApprovalRequired(approval=wanted)
+    resolved = events.ApprovalResolved(approval=first.approval, status="approved", by="user")
+    for before, own in (((first, resolved), OWN), ((), replace(OWN, known=frozenset({CALL})))):
+        _, last = read(*BEGIN, *before, again, waits("approval", ApprovalId("a2")), own=own)
+        (one,) = last["outcome"]["interrupts"]
+        assert one["message"] == 'Changed. Run shell with {"command":"rm a"}?'
+
+
 @pytest.mark.parametrize(
     ("facts", "schema", "metadata"),
     [
