@@ -180,8 +180,12 @@ def whole_completion(chunks: Sequence[Frame]) -> Frame:
 
 
 def _request_of(approval: events.Approval) -> str:
-    call = f"{approval.tool} {json_text(approval.arguments)}"
-    return f'[{tag_of(approval)}: {call}. Answer "yes" to run it, or "no" and a reason to reject it.]'
+    call = f"{_begin_of(approval)}{json_text(approval.arguments)}"
+    return f'{call}. Answer "yes" to run it, or "no" and a reason to reject it.]'
+
+
+def _begin_of(approval: events.Approval) -> str:
+    return f"[{tag_of(approval)}: {approval.tool} "  # with the tool: others may be called with the same arguments
 
 
 def tag_of(approval: events.Approval) -> str:
@@ -322,7 +326,7 @@ def _decide_words(words: Sequence[UserBlock], asked: ChatAsked, status: Status) 
     is_approved, reason = found[1].lower() in ("yes", "approve"), found[2] or None
     if is_approved and reason:  # "yes, but …" asks for something else
         return ()
-    shown = [one.id for one in approvals if not asked.answers or tag_of(one) in asked.answers[-1]]
+    shown = [one.id for one in approvals if not asked.answers or _begin_of(one) in asked.answers[-1]]
     if not shown:
         refuse_request(
             "messages", "decides an approval that the last answer does not show", "approval_mismatch"

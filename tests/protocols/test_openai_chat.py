@@ -271,8 +271,9 @@ def test_the_next_word_decides_an_approval_that_its_client_has_seen(messages, de
 
 def test_an_approval_that_the_client_has_not_seen_is_not_decided():
     """The last answer of the client shows another one."""
-    said = {"role": "assistant", "content": "[Approval 99999999: shell …]"}
-    assert refused(user("Hi"), said, user("yes"), status=WAITS) == ("approval_mismatch", "messages")
+    for other in ("Approval 99999999: shell", f"{TAG}: look"):  # also another tool with the same arguments
+        said = {"role": "assistant", "content": f"[{other} …]"}
+        assert refused(user("Hi"), said, user("yes"), status=WAITS) == ("approval_mismatch", "messages")
 
 
 def test_words_answer_the_only_open_question():
