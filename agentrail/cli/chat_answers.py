@@ -73,14 +73,17 @@ async def answer_waiting(session: Session, words: str) -> str | None:
             return None
 
 
-async def decide(session: Session, command: str, rest: str, keep: KeepRules | None = None) -> str:
+async def decide(
+    session: Session, command: str, rest: str, keep: KeepRules | None = None, chosen: Approval | None = None
+) -> str:
+    """Apply a decision command. Without a chosen approval, its words begin with the number of the pending request."""
     if command == "/steer":
         receipt = await session.steer(rest)
         return (
             "it starts a cycle of its own" if receipt.status == "became_prompt" else "the model hears it next"
         )
-    words = split_place(rest)
-    found = pick(
+    words = split_place(rest) if chosen is None else DecisionWords(place=1, text=rest)
+    found: WaitsForPerson = chosen or pick(
         waiting_of(await session.status()), words.place, questions=command in {"/answer", "/decline"}
     )
     if command == "/decline":

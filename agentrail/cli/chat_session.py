@@ -442,31 +442,18 @@ class Chat:
             return text
         return await outside.offload(with_pictures, text, reader_below(self.directory))
 
-    async def _decide(self, command: str, rest: str) -> None:
+    async def _decide(self, command: str, rest: str, approval: Approval | None = None) -> None:
         try:
-            await self._say(await chat_answers.decide(self.session, command, rest, self.keep))
+            await self._say(await chat_answers.decide(self.session, command, rest, self.keep, approval))
             await self._look_who_waits()
         except _TOLD as error:
             await self._say(f"error: {describe_error(error)}")
 
     async def _choose(self, chosen: Chosen) -> None:
-        waiting = [
-            one.id if isinstance(one, Approval) else ""
-            for one in chat_answers.waiting_of(await self.session.status())
-        ]
-        if chosen.approval.id not in waiting:
-            await self._say(f"{chosen.approval.tool} was decided already")
-            return
-        place = f"#{waiting.index(chosen.approval.id) + 1}"
-        match chosen.choice:
-            case "approve":
-                await self._decide("/approve", place)
-            case "always":
-                await self._decide("/approve", f"{place} always")
-            case "reject":
-                await self._decide("/reject", f"{place} {chosen.words}")
-            case "edit":
-                await self._decide("/edit", f"{place} {chosen.words}")
+        # By its approval rather than by its number, which changes if another call is decided meanwhile.
+        is_always = chosen.choice == "always"
+        command = "/approve" if is_always else f"/{chosen.choice}"
+        await self._decide(command, "always" if is_always else chosen.words, chosen.approval)
 
     async def _look_who_waits(self) -> None:
         """Record whether everything was decided. Its event may still be unread."""

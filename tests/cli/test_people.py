@@ -5,7 +5,10 @@ import trio
 
 from agentrail.cli.chat_answers import decide, rules_of_waiting, show_waiting
 from agentrail.cli.chat_notices import notice_of
+from agentrail.cli.chat_session import Chat
+from agentrail.cli.chat_terminal import Desk
 from agentrail.cli.resume_command import asked_again
+from agentrail.cli.terminal.key_bindings import Chosen
 from agentrail.errors import AnswerNotOffered, InteractionError, OptionError, PromptError, YourMove
 from agentrail.events import AgentEnd, ApprovalRequired, AskUser, SteeringApplied
 from agentrail.plugins import HumanApproval, Permissions
@@ -104,6 +107,52 @@ async def test_a_call_that_waits_is_decided(supervisor, line, said, result, runs
     assert await session.collect_reply() == "done"
     assert len(shell.calls) == runs
     assert result in (await texts_of(session))[0]
+
+
+class Decided:
+    """A session of which another client decides the first call when its status is first read."""
+
+    def __init__(self, session, approval):
+        self._session, self._approval = session, approval
+
+    def __getattr__(self, name):
+        return getattr(self._session, name)
+
+    async def status(self):
+        found = await self._session.status()
+        if self._approval in found.approvals:
+            await self._session.reject(self._approval.id)
+        return found
+
+
+class Said:
+    """A view that keeps what is said."""
+
+    def __init__(self):
+        self.lines = []
+
+    async def say(self, *lines):
+        self.lines += lines
+
+
+async def test_a_key_decides_the_call_that_was_shown(supervisor):
+    """Also if another client decides an earlier one meanwhile, so that the numbers change."""
+    shell = shell_tool()
+    model = ScriptedModel([calls(*[("shell", {"command": line}) for line in "abc"]), says("done")])
+    session = await supervisor.start_session(model=model, tools=[shell], plugins=[HumanApproval])
+    async with session.subscribe() as events:
+        await session.prompt("Go")
+        first, second, third = [(await until(events, ApprovalRequired))[-1].approval for _ in range(3)]
+    view = Said()
+    desk = Desk(lines=view, view=view, in_order=False)
+    async with trio.open_nursery() as nursery:
+        chat = Chat(session=Decided(session, first), supervisor=None, desk=desk, nursery=nursery)
+        for _ in range(2):
+            await chat._take(Chosen(choice="approve", approval=second))  # noqa: SLF001 - a key of the dialogue
+    await session.reject(third.id, auto_resume=True)
+    assert await session.collect_reply() == "done"
+    assert [one["command"] for one in shell.calls] == ["b"]
+    assert (view.lines[0], "already decided: approved" in view.lines[1]) == ("shell runs", True)
 
 
 async def test_answers_that_are_not_offered_are_refused(supervisor):
