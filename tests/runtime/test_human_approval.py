@@ -126,12 +126,20 @@ class NoState:
 class Endless(p.Plugin[NoState]):
     """Asks about each call, with an infinite time limit."""
 
+    seconds = math.inf
+
     def init(self):
         return NoState()
 
     @p.on(p.BeforeTool)
     def asks(self, event, state, ctx):
-        return p.RequireApproval("may it?", state, expires_seconds=math.inf)
+        return p.RequireApproval("may it?", state, expires_seconds=self.seconds)
+
+
+class Over(Endless):
+    """Asks about each call, when it is too late."""
+
+    seconds = -math.inf
 
 
 @pytest.mark.parametrize(
@@ -154,3 +162,13 @@ async def test_a_limit_that_no_store_can_keep_is_none(tmp_path, options):
                         assert event.approval.expires_at_ms is None
                         await session.approve(event.approval.id)
     assert len(tool.calls) == 1
+
+
+async def test_a_limit_before_all_time_has_passed(tmp_path):
+    """The call is answered with a timeout and does not run, as with any limit in the past."""
+    turns, tool = [calls(LS), says("done")], RecordingTool(name="shell", parameters=SCHEMA)
+    async with agentrail.open_supervisor(store=f"sqlite:{tmp_path}/sessions.db") as supervisor:
+        session = await supervisor.start_session(model=ScriptedModel(turns), tools=[tool], plugins=[Over])
+        with trio.fail_after(60):
+            assert await session.ask("go") == "done"
+    assert tool.calls == []

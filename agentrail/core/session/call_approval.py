@@ -27,6 +27,7 @@ MAX_LATE_CHANGES: Final = 3
 """Maximum number of changes of a call's arguments after they were judged or shown. Then the call is refused."""
 
 _ENDLESS_SECONDS: Final = 1e18
+_OVER_SECONDS: Final = -1e15  # in the past, and still a time that a store can keep
 _DENIED: Final = "The host does not allow this call."
 
 
@@ -265,7 +266,7 @@ def _wanted_by(step: StepContext, outcome: Outcome) -> WantedApproval | None:
         seconds = asked.former_expires_seconds
     timeout_ms = step.data.config.approval_timeout_ms
     if seconds is not None:  # infinity is no limit
-        timeout_ms = round(min(_ENDLESS_SECONDS, seconds) * 1000) or None
+        timeout_ms = round(min(_ENDLESS_SECONDS, max(seconds, _OVER_SECONDS)) * 1000) or None
     return WantedApproval(
         hint=asked.hint, timeout_ms=timeout_ms, options=asked.permission_options, by=decision.by
     )
