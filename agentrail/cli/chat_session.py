@@ -464,9 +464,7 @@ class Chat:
         if f"/{typed.name}" in chat_answers.DECISION_COMMANDS:
             await self._decide(f"/{typed.name}", typed.text)
             return True
-        if (
-            typed.name == "abort"
-        ):  # the next line is read during the abort, so that a second one need not wait
+        if typed.name == "abort":  # the next line is read meanwhile, so that a second one need not wait
             if self.ledger.is_idle:
                 await self._say("nothing runs")
             else:

@@ -11,11 +11,7 @@ from agentrail.errors import StopNotWritten, ToolContractError
 from agentrail.frozen import thawed
 from agentrail.gateway.calls.call_result import CallAnswer, answer_handled, answer_with
 from agentrail.gateway.error_responses import answer_to, refuse_call
-from agentrail.gateway.request_bodies import (
-    AbortBody,
-    ApproveBody,
-    CancelBody,
-)
+from agentrail.gateway.request_bodies import AbortBody, ApproveBody, CancelBody
 from agentrail.gateway.request_parser import refuse_field
 from agentrail.gateway.response_bodies import (
     ApprovalDecided,
