@@ -272,10 +272,12 @@ def _call_of(call_id: str, call: ShownCall, cwd: str) -> dict[str, Any]:
     place: dict[str, Any] = {"path": _absolute(cwd, path)} if isinstance(path, str) else {}
     if place and type(line) is int and line >= 0:
         place["line"] = line
-    first = next((one for one in call.arguments.values() if isinstance(one, str)), "")
+    words = (call.arguments.get("command"), *call.arguments.values())  # the model chooses their order
+    first = next((one for one in words if isinstance(one, str)), "")
+    title = f"{call.name} {first}".strip()
     return {
         "toolCallId": call_id,
-        "title": f"{call.name} {first}".strip()[:_TITLE_CHARACTERS],
+        "title": title if len(title) <= _TITLE_CHARACTERS else f"{title[: _TITLE_CHARACTERS - 1]}…",
         "kind": _KINDS.get(call.name, "other"),
         "rawInput": thawed(call.arguments),
         "locations": [place] if place else [],

@@ -155,6 +155,22 @@ def test_a_file_of_an_editor_has_the_name_that_it_has_on_disk(uri, path):
 
 
 @pytest.mark.services("acp")
+@pytest.mark.parametrize(
+    ("arguments", "title"),
+    [
+        ({"command": "rm a"}, "shell rm a"),
+        ({"workdir": "ls", "command": "rm a"}, "shell rm a"),
+        ({"command": "x" * 114}, f"shell {'x' * 114}"),
+        ({"command": f"ls {' ' * 200}; rm a"}, f"shell ls {' ' * 110}…"),
+    ],
+)
+def test_the_title_of_a_request_is_the_command_and_shows_where_it_is_cut(arguments, title):
+    """Whatever the order in which the model wrote its arguments."""
+    asked = replace(APPROVAL, arguments=arguments)
+    call = acp.permission_request(VIEW, "c1", asked, ())["params"]["toolCall"]
+    assert (call["title"], call["rawInput"]) == (title, arguments)
+
+
 def test_requests_are_of_the_official_types():
     """A permission with and without `always`, a form, an address."""
     bound = replace(APPROVAL, permission_options=("approve", "reject"))
