@@ -387,7 +387,9 @@ class PostgresStore:
 
     def blob(self, digest: str) -> bytes | None:
         """Return a large value by its SHA-256, or None."""
-        return self._read(lambda connection: fetch_blob(connection, digest))
+        statement = "SELECT content FROM agentrail.blob WHERE digest = %b"
+        rows = self._read(lambda connection: run_statement(connection, statement, digest.encode()))
+        return bytes(rows[0][0]) if rows else None
 
     def nodes(self) -> tuple[Node, ...]:
         """Return the nodes that own sessions or owed rows, or have sent a heartbeat within the lease."""
@@ -395,13 +397,15 @@ class PostgresStore:
 
     def orphans(self, limit: int = 100, *, after: tuple[str, str] | None = None) -> tuple[StoredSession, ...]:
         """Return roots with open work and no live owner. See `Store.orphans`."""
-        return self._read(lambda connection: orphans_of(connection, after, lease=self._lease_ms, limit=limit))
+        scope, session = after or ("", "")
+        values = dead_values(None, None, self._lease_ms)
+        values |= {"scope": scope.encode(), "session": session.encode(), "limit": max(0, limit)}
+        return tuple(map(session_of, self._read(lambda connection: run_named(connection, _ORPHANS, values))))
 
     def due(self, within_ms: int = 0, limit: int = 100) -> tuple[StoredSession, ...]:
         """Return sessions without a live owner whose timer is due. See `Store.due`."""
-        return self._read(
-            lambda connection: due_sessions(connection, within_ms, lease=self._lease_ms, limit=limit)
-        )
+        values = dead_values(None, None, self._lease_ms) | {"within": within_ms, "limit": max(0, limit)}
+        return tuple(map(session_of, self._read(lambda connection: run_named(connection, _DUE, values))))
 
     def owed(
         self, kind: str, after: str = "", limit: int = 1000, *, node: str | None = None
@@ -411,7 +415,8 @@ class PostgresStore:
 
     def size(self, scope: str, session: SessionId) -> int:
         """Return the bytes of one session. See `Store.size`."""
-        return self._read(lambda connection: size_of(connection, scope, session))
+        values = {"scope": scope.encode(), "session": session.encode()}
+        return int(self._read(lambda connection: run_named(connection, _SIZE, values))[0][0])
 
     def secret(self) -> bytes:
         """Return 32 random bytes that all nodes share. Only their role can read them."""
@@ -526,29 +531,3 @@ def _select(
 ) -> tuple[StoredSession, ...]:
     statement = f"SELECT {SESSION_COLUMNS} FROM agentrail.session WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT %b"  # noqa: S608 - our own words
     return tuple(map(session_of, run_statement(connection, statement, *values, max(0, limit))))
-
-
-def orphans_of(
-    connection: PostgresConnection, after: tuple[str, str] | None, *, lease: int, limit: int
-) -> tuple[StoredSession, ...]:
-    scope, session = after or ("", "")
-    values = dead_values(None, None, lease)
-    values |= {"scope": scope.encode(), "session": session.encode(), "limit": max(0, limit)}
-    return tuple(map(session_of, run_named(connection, _ORPHANS, values)))
-
-
-def due_sessions(
-    connection: PostgresConnection, within_ms: int, *, lease: int, limit: int
-) -> tuple[StoredSession, ...]:
-    values = dead_values(None, None, lease) | {"within": within_ms, "limit": max(0, limit)}
-    return tuple(map(session_of, run_named(connection, _DUE, values)))
-
-
-def size_of(connection: PostgresConnection, scope: str, session: SessionId) -> int:
-    values = {"scope": scope.encode(), "session": session.encode()}
-    return int(run_named(connection, _SIZE, values)[0][0])
-
-
-def fetch_blob(connection: PostgresConnection, digest: str) -> bytes | None:
-    rows = run_statement(connection, "SELECT content FROM agentrail.blob WHERE digest = %b", digest.encode())
-    return bytes(rows[0][0]) if rows else None
