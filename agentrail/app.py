@@ -215,8 +215,17 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
 
     Cancellation: Sessions are stopped, shielded, for ten seconds at most, then a store opened here is closed.
     """
-    kept = keep_limits_of(keep_days, keep_bytes), hibernate_after
-    options = StoreOptions(store_patience, resume, revive, on_drift, durability, *kept, advertise, lease)
+    options = StoreOptions(
+        patience=store_patience,
+        resume=resume,
+        revive=revive,
+        on_drift=on_drift,
+        durability=durability,
+        keep=keep_limits_of(keep_days, keep_bytes),
+        hibernate_after=hibernate_after,
+        advertise=advertise,
+        lease=lease,
+    )
     named = SharedNames(memories, notes, knowledge, embedder, all_items(mcp), telemetry, metrics, audit)
     async with _opened(shell_fallback, environ, scripts, deps_for, store, data_dir, options, named) as opened:
         yield opened

@@ -28,7 +28,7 @@ from agentrail.runtime.session_stores import NO_STORES, SharedStores
 from agentrail.runtime.supervisor import SessionSupervisor
 
 
-@frozen
+@frozen(kw_only=True)
 class StoreOptions:
     """Persistence of sessions.
 
