@@ -44,5 +44,5 @@ class Client:
 
     def _place(self, draw: Callable[[str, tuple[str, ...]], str], turns: int) -> str:
         """Draw a node, and return the place of the one that is so many after it."""
-        places = tuple(node.place for node in self.world.nodes)
+        places: tuple[str, ...] = tuple(node.place for node in self.world.nodes)
         return places[(places.index(draw("node", places)) + turns) % len(places)]
