@@ -215,17 +215,8 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
 
     Cancellation: Sessions are stopped, shielded, for ten seconds at most, then a store opened here is closed.
     """
-    options = StoreOptions(
-        patience=store_patience,
-        resume=resume,
-        revive=revive,
-        on_drift=on_drift,
-        durability=durability,
-        keep=keep_limits_of(keep_days, keep_bytes),
-        hibernate_after=hibernate_after,
-        advertise=advertise,
-        lease=lease,
-    )
+    options = _store_options(store_patience, resume, revive, on_drift, hibernate_after, keep_days, keep_bytes)
+    options = evolve(options, durability=durability, advertise=advertise, lease=lease)
     named = SharedNames(memories, notes, knowledge, embedder, all_items(mcp), telemetry, metrics, audit)
     async with _opened(shell_fallback, environ, scripts, deps_for, store, data_dir, options, named) as opened:
         yield opened
@@ -375,6 +366,25 @@ def _records_of(store: Store | None, scope: str, session: SessionId, after: int)
         raise
     except AgentrailError:  # deleted meanwhile
         return ()
+
+
+def _store_options(  # noqa: PLR0913, PLR0917 - the keywords of `open_supervisor`, in their order
+    patience: float,
+    resume: Resume,
+    revive: Revive | None,
+    on_drift: OnDrift,
+    hibernate_after: float | None,
+    keep_days: float | None,
+    keep_bytes: int | None,
+) -> StoreOptions:
+    return StoreOptions(
+        patience=patience,
+        resume=resume,
+        revive=revive,
+        on_drift=on_drift,
+        keep=keep_limits_of(keep_days, keep_bytes),
+        hibernate_after=hibernate_after,
+    )
 
 
 @asynccontextmanager
