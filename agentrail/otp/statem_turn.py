@@ -306,7 +306,11 @@ class EngineRun(Generic[S, D]):
         wanted, self._wanted = self._wanted, {}
         for key, (due_seconds, content) in wanted.items():
             if due_seconds is None:
-                self._update(key, content)
+                timer = self.timers.get(key)
+                if timer is None:
+                    self._due[key] = content  # a pending one keeps its place
+                else:  # not a new arming: the same epoch, and no effect for the shell
+                    self.timers = self.timers.put(key, Timer(timer.epoch, timer.due_seconds, content))
             elif due_seconds == math.inf:
                 self._cancel(key)
             elif due_seconds <= self.now:
@@ -323,13 +327,6 @@ class EngineRun(Generic[S, D]):
         if self.timers.get(key) is not None:
             self.timers = self.timers.drop(key)
             self._effects.append(DisarmTimer(key))
-
-    def _update(self, key: TimerKey, content: object) -> None:
-        timer = self.timers.get(key)
-        if timer is None:
-            self._due[key] = content  # a pending one keeps its place
-        else:  # not a new arming: the same epoch, and no effect for the shell
-            self.timers = self.timers.put(key, Timer(timer.epoch, timer.due_seconds, content))
 
     def _oldest_zero_timeout(self) -> TimedOut:
         key = next(iter(self._due))

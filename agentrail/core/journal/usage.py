@@ -6,7 +6,6 @@ from typing import Final
 import msgspec
 
 from agentrail.core.journal.fold import Walked
-from agentrail.core.protocol.signals import Signal
 from agentrail.core.session.views import model_of
 from agentrail.messages import TokenUsage
 from agentrail.structs import Value
@@ -116,7 +115,9 @@ def _used_in(walked: Walked) -> tuple[str, SpentAmount] | None:
     # The end of a child session, which has its own journal.
     if hasattr(signal, "spent"):
         return None
-    told = _told_by(signal)
+    # A plugin's own request reports its usage in the result.
+    found = getattr(signal, "usage", None) or getattr(getattr(signal, "result", None), "usage", None)
+    told = found if isinstance(found, TokenUsage) else None
     used = TokenUsage(
         input=after.input - before.input,
         output=after.output - before.output,
@@ -157,12 +158,6 @@ def atto_of(cost_usd: float) -> int:
 
 def usd_of(atto_usd: int) -> float:
     return atto_usd / ATTO
-
-
-def _told_by(signal: Signal | None) -> TokenUsage | None:
-    """Return the usage reported by a signal. For a plugin's own request it is in the result."""
-    found = getattr(signal, "usage", None) or getattr(getattr(signal, "result", None), "usage", None)
-    return found if isinstance(found, TokenUsage) else None
 
 
 def _model_in(walked: Walked) -> str:

@@ -203,7 +203,11 @@ def _json(value: Any) -> Any:
     if kind is FrozenDict or isinstance(value, Mapping):
         return _json_object(value)
     if kind is FrozenList or isinstance(value, list | tuple):
-        return _json_array(value)
+        made = [_json(item) for item in value]
+        is_same = type(value) is not tuple and all(
+            one is other for one, other in zip(made, value, strict=True)
+        )
+        return value if is_same else frozen_value(made)
     return _no_json(value)
 
 
@@ -212,12 +216,6 @@ def _json_object(value: Mapping[Any, Any]) -> Any:
         if type(name) is not str or _json(name) is not name or _json(item) is not item:
             return frozen_value({_key(name): _json(item) for name, item in value.items()})
     return value
-
-
-def _json_array(value: Any) -> Any:
-    made = [_json(item) for item in value]
-    is_same = type(value) is not tuple and all(one is other for one, other in zip(made, value, strict=True))
-    return value if is_same else frozen_value(made)
 
 
 def _key(name: Any) -> str:
