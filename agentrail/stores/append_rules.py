@@ -144,14 +144,6 @@ def check_quota(opening: Opening, count_open_roots: Callable[[str], int]) -> Non
 # --- appends
 
 
-def _by_session(batch: Sequence[Append]) -> list[list[int]]:
-    """Return the places of a batch, those of one session together, in order."""
-    groups: dict[tuple[str, str], list[int]] = {}
-    for place, one in enumerate(batch):
-        groups.setdefault((one.scope, one.session), []).append(place)
-    return list(groups.values())
-
-
 def _joined(appends: Sequence[Append]) -> Append | None:
     """Return appends of one session as one, or None unless each begins where the one before ends."""
     if len(appends) == 1:
@@ -183,12 +175,14 @@ def append_in_groups(
     for one in batch:
         check_dense(one.records)
     answers: list[AppendRefusal | None] = [None] * len(batch)
-    groups = _by_session(batch)
-    maybe = [(places, _joined([batch[at] for at in places])) for places in groups]
+    groups: dict[tuple[str, str], list[int]] = {}
+    for place, one in enumerate(batch):
+        groups.setdefault((one.scope, one.session), []).append(place)
+    maybe = [(places, _joined([batch[at] for at in places])) for places in groups.values()]
     whole = [(places, one) for places, one in maybe if one is not None]
     advanced = advance_all([one for _, one in whole])
     done = {places[0] for number, (places, _) in enumerate(whole) if number in advanced}
-    for places in groups:
+    for places in groups.values():
         if places[0] in done:
             continue
         refused: AppendRefusal | None = None

@@ -221,7 +221,15 @@ def read_kb_document(path: str, content: bytes, max_bytes: int) -> DocumentText:
         message = "it contains too much text for one document: split it"
         raise UnreadDocument(message)
     if kind == "pdf":
-        return _of_pages(read.pages)
+        lines: list[str] = []
+        starts: list[int] = []
+        for page in read.pages:
+            starts.append(len(lines) + 1)
+            lines += [*page.splitlines(), ""]
+        if not any(lines):
+            message = "it contains no text: its pages may be scanned images, which are not supported"
+            raise UnreadDocument(message)
+        return DocumentText(text="\n".join(lines), pages=tuple(starts))
     (text,) = read.pages
     if not text.strip():
         message = "it contains no text: a script in the browser may produce it"
@@ -258,18 +266,6 @@ def _text_of(content: bytes) -> str:
         message = "it contains zero bytes, so it is not text"
         raise UnreadDocument(message)
     return text
-
-
-def _of_pages(pages: tuple[str, ...]) -> DocumentText:
-    lines: list[str] = []
-    starts: list[int] = []
-    for page in pages:
-        starts.append(len(lines) + 1)
-        lines += [*page.splitlines(), ""]
-    if not any(lines):
-        message = "it contains no text: its pages may be scanned images, which are not supported"
-        raise UnreadDocument(message)
-    return DocumentText(text="\n".join(lines), pages=tuple(starts))
 
 
 def cut_document(document: DocumentText) -> tuple[CutPassage, ...]:

@@ -120,7 +120,11 @@ def _advance_all(
     same: list[SqliteRow] = []
     changed: list[SqliteRow] = []
     for place, one in enumerate(appends):
-        row = _advance_of(place, one, now)
+        first, last = one.records[0], one.records[-1]
+        row = (
+            *(place, last.seq, last.hash, last.events, now),
+            *(first.scope, first.session, first.seq - 1, first.epoch, one.codec),
+        )
         # Most records leave the standing of their session unchanged, and updating it would rewrite each of
         # its indexes.
         if known.get((one.scope, one.session)) == one.standing:
@@ -142,14 +146,6 @@ def _advance_all(
     if len(known) > _MAX_KNOWN:
         known.clear()
     return is_in
-
-
-def _advance_of(place: int, one: Append, now: int) -> SqliteRow:
-    first, last = one.records[0], one.records[-1]
-    return (
-        *(place, last.seq, last.hash, last.events, now),
-        *(first.scope, first.session, first.seq - 1, first.epoch, one.codec),
-    )
 
 
 def _append_alone(

@@ -55,7 +55,14 @@ def open_store(
     """Open the store of a name, which the caller closes. Blocks."""
     path = path_of_store(name, Path() if data_directory is None else data_directory)
     if is_shared_store(name):
-        return _open_postgres(name, round(lease_seconds * 1000))
+        try:
+            from agentrail.stores.postgres import PostgresStore  # noqa: PLC0415 - as above
+        except ImportError as error:  # psycopg without libpq
+            fault = (
+                f"store is {shown_store(name)!r}: {str(error).splitlines()[0]}; {install_command('postgres')}"
+            )
+            raise OptionError([fault]) from None
+        return PostgresStore(name, lease_ms=round(lease_seconds * 1000))
     if path is None:
         if read_only:
             raise OptionError(
@@ -70,15 +77,6 @@ def open_store(
     if data_directory is not None:
         keep_private(data_directory)
     return SqliteStore(os.fspath(path), read_only=read_only)
-
-
-def _open_postgres(name: str, lease_ms: int) -> Store:
-    try:
-        from agentrail.stores.postgres import PostgresStore  # noqa: PLC0415 - as above
-    except ImportError as error:  # psycopg without libpq
-        fault = f"store is {shown_store(name)!r}: {str(error).splitlines()[0]}; {install_command('postgres')}"
-        raise OptionError([fault]) from None
-    return PostgresStore(name, lease_ms=lease_ms)
 
 
 MIN_PATIENCE_SECONDS: Final = 0.1
