@@ -97,7 +97,14 @@ class PluginLife:
             raise decide_start_error(chain.error)
         for plugin in chain.started:
             if overrides(plugin, "background"):
-                await self._start_background(plugin)
+                assert self._backgrounds is not None  # noqa: S101 - `open_plugins` has opened it
+                spec = ChildSpec(
+                    plugin.name,
+                    worker(self._run_background, plugin),
+                    "transient",
+                    shutdown_seconds=self._runner.hook_seconds,
+                )
+                await self._backgrounds.start_child(spec)
 
     # --- background work
 
@@ -111,16 +118,6 @@ class PluginLife:
                 yield
             await self.stop()
         failure.release()
-
-    async def _start_background(self, plugin: HostPlugin) -> None:
-        assert self._backgrounds is not None  # noqa: S101 - `open_plugins` has opened it
-        spec = ChildSpec(
-            plugin.name,
-            worker(self._run_background, plugin),
-            "transient",
-            shutdown_seconds=self._runner.hook_seconds,
-        )
-        await self._backgrounds.start_child(spec)
 
     async def _run_background(self, plugin: HostPlugin) -> None:
         if plugin.name in self._stopping:  # it crashed while its plugin began to stop

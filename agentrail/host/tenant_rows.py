@@ -88,7 +88,17 @@ def tree_rows(
     keys = {row.session_id: row.key for row in rows.values() if row.session_id is not None}
     for session_id, one in sources:
         if one.given_up_at_ms is not None:
-            row = _row_of_parked_source(one, keys.get(session_id, root.key), tenant_id)
+            parent, name = keys.get(session_id, root.key), plain_id(one.child_id, tenant_id)
+            row = TreeRow(
+                key=f"parked:{parent}:{name}",
+                parent=parent,
+                name=name,
+                kind="source",
+                status="parked",
+                incarnation=0,
+                restarts=SOURCE_FLAGS.intensity,
+                exits=(ExitNote(reason=one.source.reason or "", at_ms=one.given_up_at_ms or 0),),
+            )
             rows[row.key] = row
     return rows
 
@@ -156,20 +166,6 @@ def _row_of_parked(report: SessionReport, root_key: str, abouts: Abouts) -> Tree
         incarnation=report.incarnation,
         restarts=max(report.incarnation - 1, 0),
         exits=(ExitNote(reason=report.reason, at_ms=report.at_ms),),
-    )
-
-
-def _row_of_parked_source(one: RunningSource, parent: str, tenant_id: str) -> TreeRow:
-    name = plain_id(one.child_id, tenant_id)
-    return TreeRow(
-        key=f"parked:{parent}:{name}",
-        parent=parent,
-        name=name,
-        kind="source",
-        status="parked",
-        incarnation=0,
-        restarts=SOURCE_FLAGS.intensity,
-        exits=(ExitNote(reason=one.source.reason or "", at_ms=one.given_up_at_ms or 0),),
     )
 
 
