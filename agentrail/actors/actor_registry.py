@@ -200,17 +200,14 @@ class Registry:
             cell.on_release(self, lambda: self._on_end(handle))
         own[key] = None
         if isinstance(cell.owner, Core) and cell.token is not None:
-            self._remember(key, cell.owner, cell.token.child)
+            self._last[key] = _Last(weakref.ref(cell.owner), cell.token.child)
+            if len(self._last) > self._last_bound:
+                self._last = {
+                    key: last for key, last in self._last.items() if key in self._entries or last.coming
+                }
+                self._last_bound = 2 * len(self._last) + _SLACK
         self._tell(Registered(key, handle, value))
         self._look(key)
-
-    def _remember(self, key: Hashable, core: Core, number: int) -> None:
-        self._last[key] = _Last(weakref.ref(core), number)
-        if len(self._last) > self._last_bound:
-            self._last = {
-                key: last for key, last in self._last.items() if key in self._entries or last.coming
-            }
-            self._last_bound = 2 * len(self._last) + _SLACK
 
     def unregister(self, key: Hashable, handle: ActorHandle) -> None:
         """Remove a key from an actor. Harmless if the actor does not hold it.

@@ -289,7 +289,14 @@ class Chat:
         events = self.session.subscribe(after=after, buffer=_MAX_WAITING_EVENTS)
         async with events, trio.open_nursery() as nursery:
             if self.back is not None:
-                await self._show_again(self.back)
+                self.was_used = True
+                self.ledger.come_back(self.back.running, self.back.queued)
+                await self.desk.view.show_past(self.back.shown)
+                status = await self.session.status()
+                rules = await chat_answers.rules_of_waiting(self.session, status, self.keep)
+                for asked in asked_again(status, rules):
+                    await self.desk.view.show(asked)
+                    self.ledger.note(asked)
             nursery.start_soon(self._show, events)
             with self.work:
                 await self._read()
@@ -327,16 +334,6 @@ class Chat:
             await self._say("Ctrl-C again leaves")
         else:
             self.interrupt()
-
-    async def _show_again(self, back: ComeBack) -> None:
-        self.was_used = True
-        self.ledger.come_back(back.running, back.queued)
-        await self.desk.view.show_past(back.shown)
-        status = await self.session.status()
-        rules = await chat_answers.rules_of_waiting(self.session, status, self.keep)
-        for asked in asked_again(status, rules):
-            await self.desk.view.show(asked)
-            self.ledger.note(asked)
 
     async def _show(self, events: Subscription) -> None:
         async for event in events:

@@ -184,7 +184,9 @@ class _Scan:
             case "[":
                 self._items(path)
             case "{":
-                self._pairs(path)
+                self._at += 1
+                while not self._ends_with("}"):
+                    self._pair(path)
             case '"' | "'":
                 self._skip(_TEXT)
             case _:
@@ -197,11 +199,6 @@ class _Scan:
             self._note((*path, number), self._here())
             self._value((*path, number))
             number += 1
-
-    def _pairs(self, path: ConfigPath) -> None:
-        self._at += 1
-        while not self._ends_with("}"):
-            self._pair(path)
 
     def _ends_with(self, end: str) -> bool:
         self._skip(_SPACE)

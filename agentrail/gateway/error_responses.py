@@ -334,7 +334,9 @@ def answer_to(error: BaseException, *, request_id: _Words = None) -> ErrorAnswer
         case CallRefused(answer=answer):
             made = answer
         case RequestRefused():
-            made = _answer_of_plugin(error)
+            made = ErrorAnswer(
+                status=error.status, code=error.code, message=str(error), headers=error.headers
+            )
         case CycleFailed():
             made = answer_to_failure(error.error, error.text)
         case AgentrailError():
@@ -358,10 +360,6 @@ def _known_code(kind: type[AgentrailError]) -> str:
     return next(
         one.code for one in kind.__mro__ if issubclass(one, AgentrailError) and one.code in ERROR_ANSWERS
     )
-
-
-def _answer_of_plugin(error: RequestRefused) -> ErrorAnswer:
-    return ErrorAnswer(status=error.status, code=error.code, message=str(error), headers=error.headers)
 
 
 def _more_of(error: AgentrailError) -> JsonObject:

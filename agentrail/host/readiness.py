@@ -92,7 +92,8 @@ class Readiness:
     async def look(self) -> tuple[CheckResult, ...]:
         check_run = self._check_run
         if check_run is None or check_run.ended.is_set():
-            self._check_open()  # with no checkpoint between this and the task
+            if self._is_closed:
+                raise HostDraining(_CLOSED)
             checks = self._checks()
             check_run = self._check_run = _CheckRun(trio.current_time(), tuple(checks), dict.fromkeys(checks))
             self._nursery.start_soon(self._run, check_run, checks, name="readiness")
@@ -100,10 +101,6 @@ class Readiness:
         if check_run.missing:
             raise HostDraining(_CLOSED)
         return tuple([check_run.results[name] for name in check_run.names])
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise HostDraining(_CLOSED)
 
     async def _run(self, check_run: _CheckRun, checks: Mapping[str, ReadinessCheck]) -> None:
         for name, check in checks.items():

@@ -6,7 +6,7 @@ from typing import Final, TypeAlias, assert_never
 
 import trio
 
-from agentrail.abc import Memories, Notes, Provider, Refusal, Sandbox
+from agentrail.abc import Memories, Provider, Refusal, Sandbox
 from agentrail.abc.recall import MAX_LISTED
 from agentrail.core.protocol.actions import (
     CallModel,
@@ -126,7 +126,8 @@ async def run_memory_request(
         case ReadNotes() if own.notes is not None:
             return NotesIndex(topics=await own.notes.topics())
         case WriteNotes() if own.notes is not None:
-            return await _write_notes(wanted, own.notes)
+            added, topics = await own.notes.add(wanted.topic, wanted.facts, only_new=wanted.dedupe)
+            return NotesIndex(topics=topics, added=added)
         case Search() if own.memories is not None:
             return await _search(wanted, own.memories)
         case KeepMemory() if own.memories is not None:
@@ -143,11 +144,6 @@ async def run_memory_request(
 def _missing(what: str) -> RequestFailed:
     message = f"{what}: set memories= of its supervisor"
     return RequestFailed(error=ErrorInfo(code="no_memory", message=message))
-
-
-async def _write_notes(wanted: WriteNotes, notes: Notes) -> RequestResult:
-    added, topics = await notes.add(wanted.topic, wanted.facts, only_new=wanted.dedupe)
-    return NotesIndex(topics=topics, added=added)
 
 
 async def _search(wanted: Search, memories: Memories) -> RequestResult:

@@ -550,17 +550,14 @@ class SessionCell(SleepingCell):
         journal = self.journal
         assert journal is not None  # noqa: S101 - the other items belong to journals
         if isinstance(item, RewindRequest):
-            self._go_back(item, journal)
+            if journal.refusal is None and is_quiet(self.state) and self._has_code_of(item):
+                before, self.state = self.state, rewound_state(self.state, item.then, item.at_ms)
+                journal.go_back(item.number, before, self.state, item.at_ms)
+                item.seq = journal.tail.seq
+                self._going_back = (*self._going_back, item)
+            item.answered.set()
         self._let_leave(journal, interpreter)
         return journal.refusal is None
-
-    def _go_back(self, request: RewindRequest, journal: SessionJournal) -> None:
-        if journal.refusal is None and is_quiet(self.state) and self._has_code_of(request):
-            before, self.state = self.state, rewound_state(self.state, request.then, request.at_ms)
-            journal.go_back(request.number, before, self.state, request.at_ms)
-            request.seq = journal.tail.seq
-            self._going_back = (*self._going_back, request)
-        request.answered.set()
 
     def _has_code_of(self, request: RewindRequest) -> bool:
         try:  # again: a tool or a model may have been released since the handle looked

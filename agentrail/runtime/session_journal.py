@@ -1,6 +1,6 @@
 """The journal of a live session: records each of its steps, hands them to the writer, and holds back effects until they are durable."""
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Final, Protocol
@@ -129,13 +129,10 @@ class FileNotes:
             await self._journal.wait_durable(note.number)
         except (Fenced, StoreUnavailable):
             return Refusal(code="io_error", message=_REFUSED)
-        self._remember(contents)
-        return None
-
-    def _remember(self, digests: Iterable[str]) -> None:
-        self._known.update(dict.fromkeys(digests))
+        self._known.update(dict.fromkeys(contents))
         while len(self._known) > _KNOWN_DIGESTS:
             del self._known[next(iter(self._known))]
+        return None
 
 
 class KeptJournal(Protocol):

@@ -41,7 +41,7 @@ from agentrail.core.protocol.effects import (
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.session.state import SessionState
 from agentrail.errors import AgentrailError, Fenced, StoreUnavailable
-from agentrail.events import TERMINAL, Event
+from agentrail.events import TERMINAL
 from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.exits import keep
 from agentrail.otp.guarded_calls import call_guarded
@@ -692,7 +692,8 @@ class Outbox:
                     yield effect
 
     def _note_ephemeral(self, step: HeldStep, effect: Publish) -> None:
-        size = _size_of(effect.event)
+        texts = (getattr(effect.event, name) for name in effect.event.__struct_fields__)
+        size = _BYTES_OF_AN_EVENT + sum(len(text) for text in texts if isinstance(text, str))
         self._ephemeral.append((step, len(step.effects), size))
         self.ephemeral_bytes += size
 
@@ -734,8 +735,3 @@ def _stopped_by(stop: Effect) -> tuple[EffectId, ...]:
             return (effect_id,)
         case _:
             return ()
-
-
-def _size_of(event: Event) -> int:
-    texts = (getattr(event, name) for name in event.__struct_fields__)
-    return _BYTES_OF_AN_EVENT + sum(len(text) for text in texts if isinstance(text, str))

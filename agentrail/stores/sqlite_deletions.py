@@ -124,7 +124,13 @@ def _erase_session(connection: apsw.Connection, one: StoredSession, why: str, no
     end = fetch_records(connection, *key, one.tail.seq - 2, 2)
     records = 0
     if not is_erased(end, why):
-        records = _erase_records(connection, one, why)
+        after, records = one.first_seq - 1, 0
+        while page := fetch_records(connection, one.scope, one.session, after, _PAGE):
+            changed = [erased_record(record, why) for record in page if record.kind != ERASED]
+            rows = [(new.kind, new.does, new.body, new.scope, new.session, new.seq) for new in changed]
+            connection.executemany(_ERASE_RECORD, rows)
+            records += len(changed)
+            after = page[-1].seq
         last = closing_record(end[-1], why, now)
         connection.execute(PUT_RECORD, row_of(last))
         row = (last.seq, last.epoch, last.hash, now, *standing_row(Standing(has_ended=True)))
@@ -137,17 +143,6 @@ def _erase_session(connection: apsw.Connection, one: StoredSession, why: str, no
     connection.execute("DELETE FROM blob_use WHERE scope = ? AND session = ?", key)
     blobs = sum(_drop_blob(connection, digest) is not None for digest in digests)
     return Erasure(sessions=bool(records), records=records, snapshots=snapshots, blobs=blobs)
-
-
-def _erase_records(connection: apsw.Connection, one: StoredSession, why: str) -> int:
-    after, count = one.first_seq - 1, 0
-    while page := fetch_records(connection, one.scope, one.session, after, _PAGE):
-        changed = [erased_record(record, why) for record in page if record.kind != ERASED]
-        rows = [(new.kind, new.does, new.body, new.scope, new.session, new.seq) for new in changed]
-        connection.executemany(_ERASE_RECORD, rows)
-        count += len(changed)
-        after = page[-1].seq
-    return count
 
 
 _MOST_IN_MEMORY: Final = 64 * 1024 * 1024

@@ -426,7 +426,8 @@ class Run:
         except caught as error:
             why = str(error) or _asserted(error)
             if not isinstance(error, AssertionError):
-                why = _raised(error, by_user=by_user)
+                hint = "; an invariant asserts, and raises nothing else" if by_user else ""
+                why = f"raised {type(error).__name__}: {error}{hint}"
             raise CounterExample(rule, why, script, self) from error
 
 
@@ -464,11 +465,6 @@ def _shorter(drawn: Sequence[s.Signal], position: int) -> Iterator[tuple[s.Signa
 def _without_one(blocks: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
     for position in range(len(blocks)):
         yield (*blocks[:position], *blocks[position + 1 :])
-
-
-def _raised(error: Exception, *, by_user: bool) -> str:
-    hint = "; an invariant asserts, and raises nothing else" if by_user else ""
-    return f"raised {type(error).__name__}: {error}{hint}"
 
 
 def _asserted(error: BaseException) -> str:

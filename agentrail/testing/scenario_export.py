@@ -47,7 +47,11 @@ _SKIPPED: Final = frozenset({OPENED, TAKEN, CLOSED})
 
 def scenario_of_journal(records: Sequence[Record], sources: Sources = NO_SOURCES, *, remark: str = "") -> str:
     start = state_at(records, 1, sources)
-    _check_start(records[0], start)
+    data = start.data
+    if data.seq or data.minted or len(data.history):
+        raise _no_words(records[0], "it continues the journal of another session; export that one")
+    if len(data.config.path) > 1:
+        raise _no_words(records[0], "it works for another session and numbers its events after that one")
     head = [f"# {remark or f'session {records[0].session}, {len(records)} records'}"]
     head += _head_of(records[0], start)
     told = list(_told(start, (one.walked for one in steps(records, sources))))
@@ -66,14 +70,6 @@ def sizes_of_journal(records: Sequence[Record], *, remark: str = "") -> str:
         f"# @{one.at_ms} {one.kind} {len(one.body)} bytes, events up to {one.events}" for one in records
     ]
     return "\n".join(lines) + "\n"
-
-
-def _check_start(first: Record, start: SessionState) -> None:
-    data = start.data
-    if data.seq or data.minted or len(data.history):
-        raise _no_words(first, "it continues the journal of another session; export that one")
-    if len(data.config.path) > 1:
-        raise _no_words(first, "it works for another session and numbers its events after that one")
 
 
 def _told(start: SessionState, lived: Iterable[Walked]) -> Iterator[Walked]:
