@@ -67,33 +67,38 @@ def test_all_that_is_wrong_is_said_at_once():
 
 
 @pytest.mark.parametrize(
-    ("make", "fault"),
+    ("make", "given", "fault"),
     [
-        (lambda: Blueprint(5), "blueprint 5: name is 5: expected a text"),
-        (lambda: Blueprint(description=b"x"), "description is b'x': expected a text"),
-        (lambda: Blueprint(may_bypass="no"), "may_bypass is 'no': expected True or False"),
-        (lambda: Blueprint(wake=1), "wake is 1: expected True or False"),
-        (lambda: Blueprint(prompt=5), r"prompt is 5: expected PromptLayers\(…\), or None"),
-        (lambda: Blueprint(capabilities=None), "capabilities is None: expected a sequence of Capability"),
-        (lambda: Blueprint(permissions="ab"), "permissions is 'ab': expected a sequence of PolicySettings"),
-        (lambda: Blueprint().with_capabilities(5), "capabilities has 5: expected Capability"),
-        (lambda: Blueprint().with_skills(5), r"skills is 5: expected SkillSet\(…\)"),
-        (lambda: Blueprint().with_skills(SkillSet(), tools="ask"), "tools is 'ask': expected 'restrict' or"),
-        (lambda: Capability(name=[]), r"the name of a capability is \[\]: expected a text"),
+        (Blueprint, {"name": 5}, "blueprint 5: name is 5: expected a text"),
+        (Blueprint, {"description": b"x"}, "description is b'x': expected a text"),
+        (Blueprint, {"may_bypass": "no"}, "may_bypass is 'no': expected True or False"),
+        (Blueprint, {"wake": 1}, "wake is 1: expected True or False"),
+        (Blueprint, {"prompt": 5}, r"prompt is 5: expected PromptLayers\(…\), or None"),
+        (Blueprint, {"capabilities": None}, "capabilities is None: expected a sequence of Capability"),
+        (Blueprint, {"capabilities": [5]}, "capabilities has 5: expected Capability"),
+        (Blueprint, {"permissions": "ab"}, "permissions is 'ab': expected a sequence of PolicySettings"),
+        (Blueprint().with_skills, {"skills": 5}, r"skills is 5: expected SkillSet\(…\)"),
         (
-            lambda: Capability(name="c", tools=None),
+            Blueprint().with_skills,
+            {"skills": SkillSet(), "tools": "ask"},
+            "tools is 'ask': expected 'restrict'",
+        ),
+        (Capability, {"name": []}, r"the name of a capability is \[\]: expected a text"),
+        (
+            Capability,
+            {"name": "c", "tools": None},
             "capability 'c': tools is None: expected a sequence of tools",
         ),
-        (lambda: Capability(name="c", plugins=5), "capability 'c': plugins is 5: expected a sequence"),
-        (lambda: Capability(name="c", sections="a"), "capability 'c': sections is 'a': expected texts"),
-        (lambda: PromptLayers(sections=None), "sections is None: expected texts"),
-        (lambda: PromptLayers(replace=[5]), "prompt.replace is not a mapping"),
+        (Capability, {"name": "c", "plugins": 5}, "capability 'c': plugins is 5: expected a sequence"),
+        (Capability, {"name": "c", "sections": "a"}, "capability 'c': sections is 'a': expected texts"),
+        (PromptLayers, {"sections": None}, "sections is None: expected texts"),
+        (PromptLayers, {"replace": [5]}, "prompt.replace is not a mapping"),
     ],
 )
-def test_a_value_of_a_wrong_type_is_refused_by_name(make, fault):
+def test_a_value_of_a_wrong_type_is_refused_by_name(make, given, fault):
     """Where it is given, and not by an error of Python when a session starts."""
     with pytest.raises(OptionError, match=fault):
-        make()
+        make(**given)
 
 
 def test_agents_can_come_from_a_generator():

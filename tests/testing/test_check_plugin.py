@@ -263,7 +263,7 @@ def test_values_of_the_caller_and_databases_are_found(reads, name):
 
 
 LAST = ""
-NAMES = []
+NAMES: list[str] = []
 
 
 class Remembers(p.Plugin[int]):
@@ -342,7 +342,7 @@ def in_variable():
 class Memo(Remembers):
     """Keeps a computed value, which a restart computes again."""
 
-    words = {}  # noqa: RUF012 - it is tested
+    words: dict[str, str] = {}  # noqa: RUF012 - it is tested
 
     def keep(self, name):
         self.words[name] = name.upper()

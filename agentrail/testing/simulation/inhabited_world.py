@@ -35,11 +35,10 @@ class InhabitedWorld(Protocol):
 
 @define(eq=False)
 class Client:
-    """What clients of both protocols have: a reader that keeps its number, and the nodes of the world."""
+    """What clients of both protocols have: their world, a number of their own, and counts of what they did."""
 
     world: InhabitedWorld
     index: int
-    read_up_to: int = field(default=0, kw_only=True)
     counts: Counter[str] = field(factory=Counter, kw_only=True)
 
     def _place(self, draw: Callable[[str, tuple[str, ...]], str], turns: int) -> str:

@@ -104,6 +104,7 @@ class Person(Client):
     open: dict[str, str] = field(factory=dict)  # prompts without a known end, with their refs
     sent: list[str] = field(factory=list)  # all prompts of the session
     has_ended: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot)
+    read_up_to: int = 0
     visit: trio.CancelScope = field(factory=trio.CancelScope)
     reading: trio.CancelScope = field(factory=trio.CancelScope)
     links: Links = field(init=False)

@@ -47,6 +47,7 @@ class WebPerson(Client):
 
     profile: str
     pause: tuple[float, float]
+    read_up_to: int = 0
 
     @property
     def name(self) -> str:

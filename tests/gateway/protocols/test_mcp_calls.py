@@ -15,6 +15,7 @@ import trio
 from attrs import evolve
 from mcp import Client
 from mcp.server import request_state
+from mcp.server.subscriptions import ResourceUpdated
 from mcp.shared.exceptions import MCPError
 
 from agentrail import ToolContext, tool
@@ -712,7 +713,7 @@ async def test_a_client_is_answered_only_when_the_server_hears_of_changes():
     async def listen(client: Client, uri: str) -> None:
         async with client.listen(resource_subscriptions=[uri]) as changes:
             answered.set()
-            assert (await anext(changes)).uri == uri
+            assert await anext(changes) == ResourceUpdated(uri)
             was_told.set()
 
     async with served(profile(saying("Hello.")), store=inner) as web, connected(web, MODES[0]) as client:
