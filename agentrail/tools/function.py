@@ -887,13 +887,9 @@ def _faults_of_tool(made: Any) -> Iterator[str]:
 
 def _description_of(function: Callable[..., object], given: str | Describe | None) -> str | Describe:
     if given is None:
-        return _first_paragraph(function)
+        text = inspect.getdoc(function) or ""
+        return " ".join((described_whole(text) or text).split("\n\n")[0].split())
     return given.strip() if isinstance(given, str) else given
-
-
-def _first_paragraph(function: Callable[..., object]) -> str:
-    text = inspect.getdoc(function) or ""
-    return " ".join((described_whole(text) or text).split("\n\n")[0].split())
 
 
 def _path_first(fault: str) -> str:

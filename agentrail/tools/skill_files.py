@@ -66,7 +66,10 @@ def _walk(root: str, below: str, level: int) -> Iterator[FoundSkillFile]:
         for entry in entries:
             path = f"{below}/{entry.name}" if below else entry.name
             if entry.is_symlink():
-                _look_at_link(root, path)
+                end = os.path.realpath(os.path.join(root, path))  # noqa: PTH118 - as above
+                if os.path.commonpath((end, os.path.realpath(root))) != os.path.realpath(root):
+                    message = f"{path} is a symbolic link that leads outside: replace it with the file itself"
+                    raise SkillFileFault(message)
             elif entry.is_dir(follow_symlinks=False):
                 if level == MAX_SKILL_LEVELS:
                     message = f"{path} is more than {MAX_SKILL_LEVELS} levels deep: nest less deeply"
@@ -76,13 +79,6 @@ def _walk(root: str, below: str, level: int) -> Iterator[FoundSkillFile]:
                 known = entry.stat(follow_symlinks=False)
                 mark = (known.st_size, known.st_mtime_ns, known.st_ctime_ns, known.st_ino)
                 yield FoundSkillFile(path=path, mark=mark)
-
-
-def _look_at_link(root: str, path: str) -> None:
-    end = os.path.realpath(os.path.join(root, path))  # noqa: PTH118 - as above
-    if os.path.commonpath((end, os.path.realpath(root))) != os.path.realpath(root):
-        message = f"{path} is a symbolic link that leads outside: replace it with the file itself"
-        raise SkillFileFault(message)
 
 
 def hash_skill_file(directory: str, found: FoundSkillFile) -> SkillFile:

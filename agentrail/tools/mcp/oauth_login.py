@@ -121,7 +121,9 @@ class ServerLogin(httpx2.Auth):
         refused: Login | None = None
         tried: set[_Way] = set()
         while True:
-            used = await self._present()
+            if self._login is None and self._browser is None:
+                self._login = await outside.offload(self._file.read)
+            used = self._login
             if used is not None and used is not refused and not used.has_expired():
                 request.headers["Authorization"] = f"Bearer {used.access_token}"
                 answer = yield request
@@ -143,11 +145,6 @@ class ServerLogin(httpx2.Auth):
                 self.reason = str(error)
                 yield _refusal(request, NOT_SENT_CODE, str(error))
                 return
-
-    async def _present(self) -> Login | None:
-        if self._login is None and self._browser is None:
-            self._login = await outside.offload(self._file.read)
-        return self._login
 
     def _decide_way(
         self, used: Login | None, answer: httpx2.Response | None, tried: set[_Way]
