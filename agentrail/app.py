@@ -561,7 +561,14 @@ def provider_of(model: str, *, has_profiles: bool = False) -> str:
     typed = [one for one in PROVIDERS if one != "scripted" and (one != "registry" or has_profiles)]
     known = f"Providers are {', '.join(typed)}, as in 'anthropic:{DEFAULT_MODELS['anthropic']}' or 'demo:'"
     if not colon:
-        guess = _guess_for_model(model[:200])
+        start = model[:200]
+        head, slash, tail = start.partition("/")
+        near = difflib.get_close_matches(head, PROVIDERS, n=1)
+        if near and (slash or near[0] == "demo"):
+            meant: str | None = f"{near[0]}:{tail}"
+        else:
+            meant = likely_model(start, DEFAULT_MODELS)
+        guess = "" if meant is None else f" {advise(Advice.MODEL_WITHOUT_PROVIDER, model=meant)}"
         message = f"{model!r:.200} is not a model string, expected provider:name.{guess} {known}"
         raise ModelNotFound(message)
     if name not in PROVIDERS:
@@ -573,16 +580,6 @@ def provider_of(model: str, *, has_profiles: bool = False) -> str:
         message = f"{model!r:.200} lacks a model name: write it after the colon, such as '{name}:{example}'"
         raise ModelNotFound(message)
     return name
-
-
-def _guess_for_model(model: str) -> str:
-    head, slash, tail = model.partition("/")
-    near = difflib.get_close_matches(head, PROVIDERS, n=1)
-    if near and (slash or near[0] == "demo"):
-        meant: str | None = f"{near[0]}:{tail}"
-    else:
-        meant = likely_model(model, DEFAULT_MODELS)
-    return "" if meant is None else f" {advise(Advice.MODEL_WITHOUT_PROVIDER, model=meant)}"
 
 
 def _guess_for_provider(name: str, rest: str) -> str:

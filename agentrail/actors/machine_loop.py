@@ -357,20 +357,17 @@ class MachineLoop:
             else:
                 reason = Crashed.from_exception(ours, redact=self._redact)
             if self._mailbox.is_closed:  # it is already ending, with its own reason
-                self._tell_late(reason)
+                if not is_clean(reason):
+                    trace = reason.traceback if isinstance(reason, Crashed) else None
+                    LOGGER.error(
+                        "an effect of %r failed while cleaning up: %s",
+                        self.cell.handle,
+                        describe(reason),
+                        exception=trace,
+                    )
             else:
                 self._mailbox.put_control(StopOrder(reason))
         return passing
-
-    def _tell_late(self, reason: ExitReason) -> None:
-        if not is_clean(reason):
-            trace = reason.traceback if isinstance(reason, Crashed) else None
-            LOGGER.error(
-                "an effect of %r failed while cleaning up: %s",
-                self.cell.handle,
-                describe(reason),
-                exception=trace,
-            )
 
     # --- introspection
 

@@ -153,7 +153,10 @@ class Builder:
         options["agents"] = tuple(one for one in below if one is not None)
         made = self._made(name, values, agent, options)
         if made is not None and leads:
-            self._look_at_agents(made, agent)
+            try:
+                made.options()
+            except AgentrailError as error:
+                self._failed(agent, error)
         return made
 
     def look_at_provider(self, name: str) -> None:
@@ -237,12 +240,6 @@ class Builder:
         except AgentrailError as error:
             self._failed(agent, error)
             return None
-
-    def _look_at_agents(self, made: Blueprint, agent: AgentSettings) -> None:
-        try:
-            made.options()
-        except AgentrailError as error:
-            self._failed(agent, error)
 
     def _failed(self, agent: AgentSettings | None, error: AgentrailError) -> None:
         said = next(iter(self._settings.defaults.values()), None) if agent is None else agent.own

@@ -170,27 +170,21 @@ class _Narrowing:
             self.refuse(rule, f"allow {rule.value}")
         return attrs.evolve(policy, mode=mode, allow=())
 
-    def _without_replacements(self, said: Sourced) -> Sourced:
-        if not said.value.replace:
-            return said
-        self.refuse(said, f"prompt.replace of {', '.join(said.value.replace)}")
-        return attrs.evolve(said, value=attrs.evolve(said.value, replace=None))
-
-    def _words_of_prompt(self, said: Sourced) -> Sourced | None:
-        """Keep only the text values of `${name}` in its prompts."""
-        left = {key: value for key, value in said.value.items() if key == "prompt"}
-        if len(left) < len(said.value):
-            more = ", ".join(key for key in said.value if key not in left)
-            self.refuse(said, f"user_data of {more}")
-        return attrs.evolve(said, value=left) if left else None
-
     def _option(self, name: str, said: Sourced) -> Sourced | None:
         if name in _TEXTS:
             return said
         if name == "prompt" and said.value.file is None:
-            return self._without_replacements(said)
+            if not said.value.replace:
+                return said
+            self.refuse(said, f"prompt.replace of {', '.join(said.value.replace)}")
+            return attrs.evolve(said, value=attrs.evolve(said.value, replace=None))
         if name == "user_data":
-            return self._words_of_prompt(said)
+            # Only the text values of `${name}` in its prompts stay.
+            left = {key: value for key, value in said.value.items() if key == "prompt"}
+            if len(left) < len(said.value):
+                more = ", ".join(key for key in said.value if key not in left)
+                self.refuse(said, f"user_data of {more}")
+            return attrs.evolve(said, value=left) if left else None
         if name == "tools":
             return self._items(said, "the tool", self._tools_of_floor())
         if name == "agents":

@@ -18,7 +18,7 @@ from agentrail.core.protocol.signals import ResponseCompleted
 from agentrail.errors import ProviderError
 from agentrail.evals.journals import StackComparison
 from agentrail.frozen import same_json
-from agentrail.messages import AssistantMessage, PromptRef, Text, TokenUsage, ToolCall
+from agentrail.messages import AssistantMessage, PromptRef, Text, TokenUsage
 from agentrail.runtime.model_lookup import facts_of, priced
 
 
@@ -93,7 +93,9 @@ async def ask_turns(
             return asked, settle(decided, name, None), str(error)
         ledger = settle(decided, name, priced(usage, model, provider))
         likeness = SequenceMatcher(None, turn.answer.text, answer.text, autojunk=False).ratio()
-        same = _same_calls(turn.answer.calls, answer.calls)
+        pairs = zip(turn.answer.calls, answer.calls, strict=False)
+        equal = (one.name == other.name and same_json(one.arguments, other.arguments) for one, other in pairs)
+        same = len(turn.answer.calls) == len(answer.calls) and all(equal)
         asked.append(
             AskedTurn(turn.record, round(likeness, 3), same, tuple(one.name for one in answer.calls))
         )
@@ -101,12 +103,6 @@ async def ask_turns(
         content = (*((Text(text=answer.text),) if answer.text else ()), *turn.answer.calls)
         before = turn.cycle, len(turn.request.messages), msgspec.structs.replace(answer, content=content)
     return asked, ledger, ""
-
-
-def _same_calls(recorded: tuple[ToolCall, ...], calls: tuple[ToolCall, ...]) -> bool:
-    pairs = zip(recorded, calls, strict=False)
-    equal = (one.name == other.name and same_json(one.arguments, other.arguments) for one, other in pairs)
-    return len(recorded) == len(calls) and all(equal)
 
 
 async def _answer(provider: Provider, request: ModelRequest) -> tuple[AssistantMessage, TokenUsage]:

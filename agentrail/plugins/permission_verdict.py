@@ -300,7 +300,8 @@ class _Judging:
             if self.asked is not None:
                 self._note(_ALLOW, entry[0], (), matched=True)
             return _Found(_ALLOW, (self._written(_ALLOW, entry[0]),))
-        elsewhere = _is_git_elsewhere(commands, self.call)
+        programs = {command.run[0].lower() for command in commands}
+        elsewhere = "git" in programs and ("cd" in programs or not self.call.is_here)
         by: list[WrittenRule] = []
         uncovered: list[tuple[tuple[str, ...], str]] = []
         for command, why in zip(commands, whys, strict=True):
@@ -414,8 +415,3 @@ class _Judging:
         assert self.asked is not None  # noqa: S101 - checked by its callers
         rule = self._written(place, number)
         self.asked.append(AskedRule(name=LISTS[place], rule=rule, matched=matched, command=" ".join(words)))
-
-
-def _is_git_elsewhere(commands: tuple[PlainCommand, ...], call: PermissionCall) -> bool:
-    programs = {command.run[0].lower() for command in commands}
-    return "git" in programs and ("cd" in programs or not call.is_here)

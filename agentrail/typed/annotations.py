@@ -174,15 +174,12 @@ class _DictType(TypeNode):
         made: dict[str, JsonValue] = {}
         for key, one in value.items():
             (name,) = to_plain({key: None}, path)
-            self._checked_name(name, path)
+            try:
+                self._decoded_key(name, path)
+            except OutputFault as refused:
+                raise TypeFault(refused.reason, where=refused.path) from None
             made[name] = self._item.encode(one, member(path, name))
         return made
-
-    def _checked_name(self, name: str, path: str) -> None:
-        try:
-            self._decoded_key(name, path)
-        except OutputFault as fault:
-            raise TypeFault(fault.reason, where=fault.path) from None
 
     def takes(self, value: object) -> bool:
         return isinstance(value, Mapping)
