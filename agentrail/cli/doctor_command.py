@@ -124,7 +124,18 @@ def _look_at_file(path: Path) -> tuple[Finding, ...]:
     """Describe a store, or report that it does not exist yet."""
     if path.exists():
         check_place(path)
-        return _look_into(path)
+        store = SqliteStore(path, read_only=True)
+        try:
+            sessions = [*all_sessions(store, Filters())]
+            store.check_file()
+            activity = [*look_at_activity(store, sessions)]
+        finally:
+            store.close()
+        size = sum(one.stat().st_size for one in (path, *beside(path)) if one.exists())
+        pid = writer_of(path)
+        by = f", written by process {pid}" if pid is not None and is_process_there(pid) else ""
+        text = f"{path}: {len(sessions)} sessions, {show_bytes(size)}, not damaged{by}"
+        return (Finding(name="store", verdict="good", text=text), *activity)
     place = _nearest(path.parent)
     if not (place.is_dir() and os.access(place, os.W_OK | os.X_OK)):
         message = f"{place} {'cannot be written' if place.is_dir() else 'is not a directory'}"
@@ -139,21 +150,6 @@ def _no_store(why: str) -> Finding:
         text=f"sessions cannot be kept: {why}",
         remedy="name another place with --data-dir or AGENTRAIL_DATA_DIR",
     )
-
-
-def _look_into(path: Path) -> tuple[Finding, ...]:
-    store = SqliteStore(path, read_only=True)
-    try:
-        sessions = [*all_sessions(store, Filters())]
-        store.check_file()
-        activity = [*look_at_activity(store, sessions)]
-    finally:
-        store.close()
-    size = sum(one.stat().st_size for one in (path, *beside(path)) if one.exists())
-    pid = writer_of(path)
-    by = f", written by process {pid}" if pid is not None and is_process_there(pid) else ""
-    text = f"{path}: {len(sessions)} sessions, {show_bytes(size)}, not damaged{by}"
-    return (Finding(name="store", verdict="good", text=text), *activity)
 
 
 def _nearest(directory: Path) -> Path:

@@ -44,7 +44,6 @@ from agentrail.errors import AgentrailError, InteractionError, OptionError, Sess
 from agentrail.events import ApprovalRequired, AskUser, Event
 from agentrail.gc_settings import many_sessions
 from agentrail.messages import MAX_PROMPT_BYTES
-from agentrail.runtime.event_subscription import Subscription
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
 
@@ -221,17 +220,13 @@ async def _run_cycle(
     async with session.subscribe(buffer=_MAX_WAITING_EVENTS) as events:
         await session.prompt(order.prompt)
         stop.session = session
-        return await _show_cycle(order, session, events, printer)
-
-
-async def _show_cycle(order: Order, session: Session, events: Subscription, printer: _Printer) -> Exit:
-    async for event in events:
-        await printer.show(event)
-        await _decide(order, session, event, printer)
-        code = exit_of(event)
-        if code is not None:
-            return code
-    return Exit.FAILED  # the session ended before its cycle: its events say why
+        async for event in events:
+            await printer.show(event)
+            await _decide(order, session, event, printer)
+            code = exit_of(event)
+            if code is not None:
+                return code
+        return Exit.FAILED  # the session ended before its cycle: its events say why
 
 
 async def _decide(order: Order, session: Session, event: Event, printer: _Printer) -> None:

@@ -107,7 +107,13 @@ class GeminiStream:
         candidate = candidates[0] if isinstance(candidates, list) and candidates else None
         chunks: list[Chunk] = []
         if isinstance(candidate, dict):
-            self._take_candidate(candidate, chunks)
+            for part in pieces_in(object_of(candidate, "content").get("parts")):
+                if isinstance(part, dict):
+                    self._take_part(part, chunks)
+            reason = candidate.get("finishReason")
+            if isinstance(reason, str) and reason not in _NO_REASON:
+                self._finish_reason = reason
+                self._finish_message = text_of(candidate, "finishMessage")
         else:
             self._refuse_blocked(event.get("promptFeedback"))
             self.ignored_events += not isinstance(usage, dict)
@@ -129,15 +135,6 @@ class GeminiStream:
         return [self._completed()]
 
     # --- parts
-
-    def _take_candidate(self, candidate: dict[str, Any], chunks: list[Chunk]) -> None:
-        for part in pieces_in(object_of(candidate, "content").get("parts")):
-            if isinstance(part, dict):
-                self._take_part(part, chunks)
-        reason = candidate.get("finishReason")
-        if isinstance(reason, str) and reason not in _NO_REASON:
-            self._finish_reason = reason
-            self._finish_message = text_of(candidate, "finishMessage")
 
     def _take_part(self, part: dict[str, Any], chunks: list[Chunk]) -> None:
         signature = text_of(part, SIGNATURE) or None

@@ -104,7 +104,11 @@ class ResponsesStream:
                 self._was_refused = True
                 return self._text(text_of(event, "delta"), self._part(kind, event))
             case str() if kind in _PART_DONE:
-                return self._part_done(kind, event)
+                whole, part = text_of(event, _PART_DONE[kind]), self._part(kind, event)
+                if kind.startswith("response.reasoning"):
+                    return self._whole_thinking(whole, part)
+                self._was_refused = self._was_refused or kind == "response.refusal.done"
+                return self._whole_text(whole, part)
             case "response.function_call_arguments.done":
                 return self._arguments_done(self._item(event), event.get("arguments"))
             case "response.output_item.added":
@@ -148,13 +152,6 @@ class ResponsesStream:
     def _thinking(self, piece: str, part: object) -> list[Chunk]:
         return [self.draft.thinking(piece, key=part)] if piece else []
 
-    def _part_done(self, kind: str, event: dict[str, Any]) -> list[Chunk]:
-        whole, part = text_of(event, _PART_DONE[kind]), self._part(kind, event)
-        if kind.startswith("response.reasoning"):
-            return self._whole_thinking(whole, part)
-        self._was_refused = self._was_refused or kind == "response.refusal.done"
-        return self._whole_text(whole, part)
-
     def _whole_text(self, whole: str, part: object) -> list[Chunk]:
         # A `done` without text has no content, and so removes nothing.
         return self._text(self.draft.missing(part, whole), part) if whole else []
@@ -197,7 +194,13 @@ class ResponsesStream:
         self._done.add(key)
         match item.get("type"):
             case "message":
-                return self._message_done(key, item)
+                chunks: list[Chunk] = []
+                for number, part in _parts_of(item, "content"):
+                    kind = text_of(part, "type")
+                    if kind in _ITEM_PARTS:
+                        self._was_refused = self._was_refused or kind == "refusal"
+                        chunks += self._whole_text(text_of(part, _ITEM_PARTS[kind]), (key, "content", number))
+                return chunks
             case "function_call":
                 chunks = [] if key in self._calls else self._start_call(key, item)
                 return [*chunks, *self._arguments_done(key, item.get("arguments"))]
@@ -211,15 +214,6 @@ class ResponsesStream:
             case _:
                 message = "the provider finished an item without a type"
                 raise ProtocolError(message)
-
-    def _message_done(self, key: object, item: dict[str, Any]) -> list[Chunk]:
-        chunks: list[Chunk] = []
-        for number, part in _parts_of(item, "content"):
-            kind = text_of(part, "type")
-            if kind in _ITEM_PARTS:
-                self._was_refused = self._was_refused or kind == "refusal"
-                chunks += self._whole_text(text_of(part, _ITEM_PARTS[kind]), (key, "content", number))
-        return chunks
 
     def _reasoning_done(self, key: object, item: dict[str, Any]) -> list[Chunk]:
         return [

@@ -87,17 +87,14 @@ class OutputWindow:
         data = text.encode()
         self._tail += data
         if len(self._tail) > _KEPT_BYTES:
-            self._drop_middle()
+            if not self._head:
+                self._head = first_part(bytes(self._tail))
+                del self._tail[: len(self._head)]
+            surplus = len(self._tail) - 2 * MAX_SHOWN_BYTES
+            self._dropped_lines += self._tail.count(b"\n", 0, surplus)
+            self._dropped_bytes += surplus
+            del self._tail[:surplus]
         return data
-
-    def _drop_middle(self) -> None:
-        if not self._head:
-            self._head = first_part(bytes(self._tail))
-            del self._tail[: len(self._head)]
-        surplus = len(self._tail) - 2 * MAX_SHOWN_BYTES
-        self._dropped_lines += self._tail.count(b"\n", 0, surplus)
-        self._dropped_bytes += surplus
-        del self._tail[:surplus]
 
 
 def first_part(data: bytes) -> bytes:

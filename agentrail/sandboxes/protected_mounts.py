@@ -327,7 +327,11 @@ def find_own_code(root: Path) -> tuple[tuple[str, ...], ...]:
     kept = tuple(
         sorted(names for names in found if not any(names[:n] in found for n in range(1, len(names))))
     )
-    _refuse_links(root, kept)
+    for place in _PLACES:
+        for link in find_links(place.path, root):
+            names = link.relative_to(root).parts
+            if not any(names[: len(one)] == one and len(names) > len(one) for one in kept):
+                raise _refuse(root, f"this program is installed in {place.path} through the link {link}")
     return kept
 
 
@@ -344,14 +348,6 @@ def _named_below(root: Path) -> set[tuple[str, ...]]:
     real = (path.resolve() for path in NAMED_MODULES.files())
     names = {path.relative_to(root).parts for path in real if path.is_relative_to(root)}
     return names if len(names) <= _MAX_NAMED else {one[:1] for one in names}
-
-
-def _refuse_links(root: Path, kept: tuple[tuple[str, ...], ...]) -> None:
-    for place in _PLACES:
-        for link in find_links(place.path, root):
-            names = link.relative_to(root).parts
-            if not any(names[: len(one)] == one and len(names) > len(one) for one in kept):
-                raise _refuse(root, f"this program is installed in {place.path} through the link {link}")
 
 
 def _refuse(root: Path, why: str) -> SandboxError:

@@ -137,14 +137,9 @@ def _nearest(plain: str, old: str) -> str:
     """Quote the line most similar to the first non-empty line of the text, if one is close."""
     wanted = next((line for line in old.split("\n") if line.strip()), "")[:_MAX_LINE_SHOWN]
     lines = [line[:_MAX_LINE_SHOWN] for line in plain.split("\n", _MAX_LINES_COMPARED)[:_MAX_LINES_COMPARED]]
-    near = _most_like(wanted, lines)
-    return "" if near is None else f' The nearest is line {near + 1}: "{escape(lines[near])}"'
-
-
-def _most_like(wanted: str, lines: Sequence[str]) -> int | None:
-    """Return the line most similar to a text. Only a few are compared in full: some take a thousand times as long."""
+    # Only a few lines are compared in full: some take a thousand times as long.
     matcher = difflib.SequenceMatcher(b=wanted)
-    best, found, tried = _ALIKE, None, 0
+    best, near, tried = _ALIKE, None, 0
     for number, line in enumerate(lines):
         matcher.set_seq1(line)
         if matcher.real_quick_ratio() < best or matcher.quick_ratio() < best:
@@ -152,9 +147,9 @@ def _most_like(wanted: str, lines: Sequence[str]) -> int | None:
         tried += 1
         if tried > _MAX_COMPARED_IN_FULL:
             break
-        if matcher.ratio() > best or (found is None and matcher.ratio() == best):
-            best, found = matcher.ratio(), number
-    return found
+        if matcher.ratio() > best or (near is None and matcher.ratio() == best):
+            best, near = matcher.ratio(), number
+    return "" if near is None else f' The nearest is line {near + 1}: "{escape(lines[near])}"'
 
 
 # --- the diff

@@ -293,15 +293,12 @@ class VersionedFiles(Files):
         return existing, depth
 
     def _put_beside(self, one: _Staged, data: bytes, mode: int | None) -> None:
-        one.made = self._missing_directories(one.names)
+        existing, depth = self._open_checked(one.names)
+        os.close(existing)
+        one.made = [one.names[:end] for end in range(depth + 1, len(one.names))]
         parent = self._make_parent(one.names)
         with OwnedDescriptor(parent):
             one.temporary = write_beside(parent, one.names[-1], data, one.found, mode)
-
-    def _missing_directories(self, names: Names) -> list[Names]:
-        existing, depth = self._open_checked(names)
-        os.close(existing)
-        return [names[:end] for end in range(depth + 1, len(names))]
 
     def put_in_place(self, staged: StagedFiles) -> None:
         """Put each file in its place, unless the place has changed meanwhile; see `StagedFiles.outcomes`."""

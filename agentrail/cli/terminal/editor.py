@@ -249,7 +249,10 @@ class Typing:
             app.after_render += self._is_seen
             app.run(set_exception_handler=False, handle_sigint=False)
         except (EOFError, OSError):  # the terminal was closed
-            _write_nowhere()
+            # Discard buffered output: flushing it to a closed terminal would fail at exit.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, 1)
+            os.close(nowhere)
             self._give(KeyPress.HANG_UP)
 
     def _is_seen(self, app: "Application[str]") -> None:
@@ -551,13 +554,6 @@ def _stretches(row: str) -> "tuple[tuple[str, str], ...]":
         (style, "".join(one[1] for one in stretch))
         for style, stretch in groupby(letters, key=lambda one: one[0])
     )
-
-
-def _write_nowhere() -> None:
-    """Discard buffered output: flushing it to a closed terminal would fail at exit."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.close(nowhere)
 
 
 class _Keys(Vt100Input):

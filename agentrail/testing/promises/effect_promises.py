@@ -40,7 +40,6 @@ from agentrail.core.protocol.signals import (
 )
 from agentrail.core.session import effect_owners
 from agentrail.core.session.call_results import OUTCOME_UNKNOWN
-from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.recovery import MAX_RECOVERIES
 from agentrail.core.session.state import Phase, SessionState
 from agentrail.core.session.transitions import is_ephemeral_signal, is_late_ephemeral
@@ -331,7 +330,9 @@ def nothing_runs_that_the_host_has_not_let_run(seen: Seen) -> None:
             was = next(call for call in seen.before.data.survivors if call.call.call_id == run.call_id)
         assert was is not None, "a call started in the step that introduced it"
         if was.stage == "checking":
-            _check_verdict(seen, was)
+            signal = seen.signal
+            assert isinstance(signal, HostJudged)
+            assert (signal.effect_id, signal.deny) == (was.effect_id, None)
         elif was.stage == "asking":
             shown = [one.asked for one in seen.before.data.interactions if one.asked.call_id == run.call_id]
             known = (
@@ -346,12 +347,6 @@ def nothing_runs_that_the_host_has_not_let_run(seen: Seen) -> None:
                 *(("running",) if isinstance(seen.signal, Recovered) else ()),
             }
             assert same_json(was.arguments, run.arguments)
-
-
-def _check_verdict(seen: Seen, was: CallState) -> None:
-    signal = seen.signal
-    assert isinstance(signal, HostJudged)
-    assert (signal.effect_id, signal.deny) == (was.effect_id, None)
 
 
 def the_host_hears_of_what_ran(seen: Seen) -> None:

@@ -91,17 +91,14 @@ class GodsEye:
         elif isinstance(facts, StoreCall):
             if facts.is_executed and not isinstance(facts.answer, BaseException):
                 self._execute(line.place, facts.name, facts.arguments, facts.answer)
-            self._forget_lost()
+            if self.lost:
+                self.steps = [one for one in self.steps if one[0] not in self.lost]
+                self.records = [one for one in self.records if one.session not in self.lost]
             self.is_news = bool(self.steps or self.records or self.taken or self.fault)
         elif isinstance(facts, Calm):
             self.calm_at = line.at
         elif isinstance(facts, NodeChange) and facts.action in GONE:
             self._nodes.pop(line.place, None)  # a request that it sent may still be executed
-
-    def _forget_lost(self) -> None:
-        if self.lost:
-            self.steps = [one for one in self.steps if one[0] not in self.lost]
-            self.records = [one for one in self.records if one.session not in self.lost]
 
     def place_of(self, session: str) -> str:
         """Return the place of a session's owner. Empty for none."""

@@ -116,20 +116,17 @@ class Nemesis:
                 with trio.move_on_at(min(self._until, *(due[0] for due in self._due[:1]), math.inf)):
                     await self._wake.wait()
                 self._wake = trio.Event()
-                self._do_due()
+                while self._due and self._due[0][0] <= min(trio.current_time(), self._until):
+                    _, _, fault, is_end = heapq.heappop(self._due)
+                    end = FAULT_RULES[fault.action].end
+                    if not is_end:
+                        self._strike(fault)
+                    elif end is not None and end(self._world, fault) is False:
+                        self._push(trio.current_time() + _RETRY_SECONDS, fault, is_end=True)
+                    else:
+                        self._tell(f"ends: {fault}", fault, is_over=True)
         self.is_calm = True
         log.watchers.remove(self._see)
-
-    def _do_due(self) -> None:
-        while self._due and self._due[0][0] <= min(trio.current_time(), self._until):
-            _, _, fault, is_end = heapq.heappop(self._due)
-            end = FAULT_RULES[fault.action].end
-            if not is_end:
-                self._strike(fault)
-            elif end is not None and end(self._world, fault) is False:
-                self._push(trio.current_time() + _RETRY_SECONDS, fault, is_end=True)
-            else:
-                self._tell(f"ends: {fault}", fault, is_over=True)
 
     def _see(self, line: LogLine) -> None:
         if line.at >= self._until:
