@@ -228,7 +228,8 @@ def open_ag_ui_run(body: AgUiBody, plan: AgUiPlan) -> AgUiRun:
     if all(one.role != "reasoning" for one in past):
         known |= {one.id for one in body.messages if one.role == "reasoning"}
     for one in past:
-        known |= {call.id for call in one.tool_calls or ()}
+        for call in one.tool_calls or ():
+            known |= {call.id, f"{call.id} {call.function.arguments}"}
         known |= {result_message_id(one.tool_call_id or "")} if one.role == "tool" else set()
     run = AgUiRun(thread_id=body.threadId, run_id=body.runId, past=past, known=frozenset(known))
     if plan.repeats is not None:

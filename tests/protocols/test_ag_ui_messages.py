@@ -247,11 +247,11 @@ def test_messages_are_bounded():
 
 
 def test_a_client_has_what_it_sent_and_a_repeated_run_begins_behind_its_message():
-    """Ids of messages, calls and results, so that nothing is opened twice; a repeat replaces what came after."""
+    """Ids of messages, calls and results, so that nothing is opened twice, and the arguments of calls; a repeat replaces what came after."""
     call = {"id": "k", "type": "function", "function": {"name": "find", "arguments": "{}"}}
     request = body(HI, of("assistant", None, toolCalls=[call]), of("tool", toolCallId="k", name="r"))
     run = open_ag_ui_run(request, AgUiPlan())
-    assert (run.known, run.first) == ({"u1", "m3", "k", "r", "k/result"}, ())
+    assert (run.known, run.first) == ({"u1", "m3", "k", "k {}", "r", "k/result"}, ())
     again = open_ag_ui_run(request, AgUiPlan(repeats=2))
     assert again.known == {"u1"}
     assert open_ag_ui_run(request, AgUiPlan(repeats=3)).known == run.known
