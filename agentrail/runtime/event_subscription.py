@@ -138,6 +138,9 @@ class Subscription:
             wanted = [one for one in replay if kinds is None or type(one) in kinds or type(one) is EventsLost]
             self._replay = deque((*self._replay, *wanted))
         self._taken = snapshot
+        self._keep_for_loss(replay, snapshot)
+
+    def _keep_for_loss(self, replay: Sequence[Event], snapshot: TakenSnapshot | None) -> None:
         if snapshot is not None and replay and type(replay[0]) is EventsLost:
             self._snapshots = deque((*self._snapshots, snapshot))
 
