@@ -124,7 +124,12 @@ class SendQueue:
     def take(self) -> bytes | None:
         """Return the next frame, or None. After the last one, a frame reports dropped events."""
         if self._apart and (self._is_turn_of_apart or not self._frames):
-            return self._take_apart()
+            self._is_turn_of_apart = False
+            session_id = next(iter(self._apart))
+            seq, frame = self._apart.pop(session_id)
+            if seq is not None:
+                self.cursors[session_id] = seq
+            return frame
         if not self._frames and self._dropped and self.closing is None:
             self._tell_lag(next(iter(self._dropped)))
         if not self._frames:
@@ -132,14 +137,6 @@ class SendQueue:
         self._is_turn_of_apart = True  # alternately, so that neither delays the other
         frame = self._frames.popleft()
         self._bytes -= len(frame)
-        return frame
-
-    def _take_apart(self) -> bytes:
-        self._is_turn_of_apart = False
-        session_id = next(iter(self._apart))
-        seq, frame = self._apart.pop(session_id)
-        if seq is not None:
-            self.cursors[session_id] = seq
         return frame
 
     def _tell_lag(self, session_id: str) -> None:
