@@ -272,7 +272,7 @@ class _Kept(_Life):
         if not self._store.is_immediate:
             return "its store is not in memory"
         try:
-            self._records = read_after(self._store, self.scope, self.session_id, 0, self._tail.seq)
+            self._records = read_after(self._store, self.scope, self.session_id, 0)[: self._tail.seq]
         except (Trimmed, StoreUnavailable, SessionNotFound) as error:
             return str(error)
         if any(record.kind == ERASED for record in self._records):

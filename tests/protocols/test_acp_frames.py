@@ -154,7 +154,6 @@ def test_a_file_of_an_editor_has_the_name_that_it_has_on_disk(uri, path):
     assert acp.read_block(embedded) == Text(text=f'<file path="{path}">\nx\n</file>')
 
 
-@pytest.mark.services("acp")
 @pytest.mark.parametrize(
     ("arguments", "title"),
     [
@@ -171,6 +170,7 @@ def test_the_title_of_a_request_is_the_command_and_shows_where_it_is_cut(argumen
     assert (call["title"], call["rawInput"]) == (title, arguments)
 
 
+@pytest.mark.services("acp")
 def test_requests_are_of_the_official_types():
     """A permission with and without `always`, a form, an address."""
     bound = replace(APPROVAL, permission_options=("approve", "reject"))
