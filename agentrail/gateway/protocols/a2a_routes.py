@@ -117,7 +117,7 @@ async def _fold_tasks(
 ) -> dict[str, Bridged[a2a.A2aTask]]:
     """Fold the events of a session into its tasks by their prompts, or into one."""
     tasks: dict[str, Bridged[a2a.A2aTask]] = {}
-    going: set[str] = set()
+    going: dict[str, None] = {}
     begin = Response() if session is None else Response(read_text=wire_calls.reads(session))
     is_json = session is not None and session.facts.has_format
     while True:
@@ -126,8 +126,8 @@ async def _fold_tasks(
             if isinstance(event, PromptReceived | PromptQueued) and only in (None, event.ref):
                 own = a2a.open_task(event, session_id, is_json=is_json)
                 tasks.setdefault(event.ref, Bridged(replace(begin, ref=event.ref), own))
-                going.add(event.ref)
-            going = {ref for ref in going if not _is_over(tasks[ref].response)}
+                going[event.ref] = None
+            going = {ref: None for ref in going if not _is_over(tasks[ref].response)}
             for ref in going:  # all tasks for each event would be seconds in a long session
                 tasks[ref] = a2a.A2A.fold(tasks[ref], event)[0]
         if not page.more or (only in tasks and _is_over(tasks[only].response)):
