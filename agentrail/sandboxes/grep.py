@@ -273,7 +273,7 @@ async def grep_with_ripgrep(search: RipgrepSearch, read: ReadDocuments) -> GrepR
     options = search.options
     case = ("--ignore-case",) if options.ignore_case else ("--case-sensitive",)
     wanted = (*_COMMON, *case, f"--regexp={search.pattern}")
-    # Not in a temporary file, for which there may be no space.
+    # Through standard input, because there may be no space for a temporary file.
     argv = (search.program, *wanted, *_IGNORING, "--ignore-file=/dev/stdin", "--count", "--stats")
     if search.include is not None:
         # An exception in a .gitignore would include unrequested files, so all are listed and judged here.

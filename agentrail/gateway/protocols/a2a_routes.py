@@ -341,7 +341,7 @@ async def _run(call: RouteCall, name: str, params: Any, wrap: _Wrap) -> Result:
         wire_calls.refuse_wire_call(a2a.NO_PUSH)
     if name not in _METHODS:
         refuse_call("method_not_allowed", "this method does not exist")
-    size = 0 if call.body is None else 16 * call.body.size  # the library is so much slower than our parser
+    size = 0 if call.body is None else 16 * call.body.size  # its library is much slower than our parser
     read = await call.gateway.read_aside(partial(_read_params, name, params), size)
     result = await _METHODS[name](call, read)
     if isinstance(result, _Kept):

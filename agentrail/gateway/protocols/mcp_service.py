@@ -581,7 +581,7 @@ async def _listen(call: RouteCall, ctx: _Context, params: Any) -> _Answer:
             if found is not None:
                 began.append(trio.Event())
                 nursery.start_soon(_publish, call, found[0], uri, bus, began[-1])
-        for one in began:  # a change after the answer is not missed
+        for one in began:  # so that no change after the answer is missed
             await one.wait()
         with (
             call.gateway.opened()[1].watch_stream(stream),
@@ -595,7 +595,7 @@ async def _listen(call: RouteCall, ctx: _Context, params: Any) -> _Answer:
 async def _publish(
     call: RouteCall, session_id: str, uri: str, bus: InMemorySubscriptionBus, began: trio.Event
 ) -> None:
-    """Publish changes of a session, once per burst. An unknown one never changes. A store that is away is told as a change, afterwards."""
+    """Publish changes of a session, once per burst. An unknown one never changes. A late start, after the store was away, counts as a change."""
     find = partial(call.host.session, session_id, call.principal)
     with suppress(AgentrailError):
         try:
