@@ -15,7 +15,7 @@ from agentrail.core.protocol.effects import ResumeChild
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import ChildPublished, ChildStarted, Signal
 from agentrail.core.session.agent_records import AgentSpec
-from agentrail.core.session.approval_rules import rule_there, told_above
+from agentrail.core.session.approval_rules import rule_below
 from agentrail.core.session.child_sessions import sources_said_by
 from agentrail.core.session.machine import new_session
 from agentrail.core.session.views import own_prompt_of
@@ -132,7 +132,7 @@ class _Listener:
                     return event
                 continue
             if event.meta is not None and event.meta.seq > seen.heard:
-                self._deliver(published_by(child._cell, self._effect_id, event))  # noqa: SLF001 - a handle of ours
+                self._deliver(published_by(child.session_id, self._effect_id, event))
             self.sources = more_sources(self.sources, sources_said_by(event))
             if isinstance(event, ResponseComplete):
                 self.last_text = event.message.text or self.last_text
@@ -141,11 +141,8 @@ class _Listener:
         return None
 
 
-def published_by(child: SessionCell, effect_id: EffectId, event: Event) -> ChildPublished:
-    data, ports = child.state.data, child.ports
-    parent = child.find(ports.scope, data.config.path[-2])
-    told = told_above(event, data.tools, Toolbox() if parent is None else parent.state.data.tools)
-    return ChildPublished(at_ms=now_ms(), effect_id=effect_id, event=told, child_id=ports.session_id)
+def published_by(child_id: SessionId, effect_id: EffectId, event: Event) -> ChildPublished:
+    return ChildPublished(at_ms=now_ms(), effect_id=effect_id, event=event, child_id=child_id)
 
 
 def last_text_of(messages: Sequence[Message]) -> str:
@@ -195,7 +192,7 @@ def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: s
         gathers_context=False,  # minimal context, like its system prompt
         wake_on_background_end=False,  # the parent pays for each of its cycles and starts them
         agents=data.config.agents if data.ledger is None else _without_wake(data.config.agents),
-        rules=frozenset(one if one.breaks else rule_there(one, data.tools, toolbox) for one in data.rules),
+        rules=frozenset(rule_below(one, data.tools) for one in data.rules),
         response_format=agent.result,  # not the session's own, which belongs to the session's caller
         user_data=handles_in(agent.data_below(ports.user_data)),
         replaced_sections=data.config.replaced_sections

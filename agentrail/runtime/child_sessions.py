@@ -278,7 +278,7 @@ class _Listener:
         # If an end was among the lost events, another cycle has begun since, and its end is still to come.
         if isinstance(event, EventsLost):
             return
-        self.deliver(published_by(self.cell, self.effect.effect_id, event))
+        self.deliver(published_by(self.cell.ports.session_id, self.effect.effect_id, event))
         if isinstance(event, ResponseComplete):
             self._turns += 1
             self._last_text = event.message.text or self._last_text

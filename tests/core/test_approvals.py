@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from agentrail import plugins as p
 from agentrail.core.protocol.effects import Refuse, RunTool
 from agentrail.core.protocol.signals import Approve, Reject, Respond, Restarted, Signal, SignalId, StatusQuery
-from agentrail.core.session.approval_rules import rule_there, told_above
+from agentrail.core.session.approval_rules import is_allowed, named_in, rule_below, text_of
 from agentrail.core.session.interactions import allow_always
 from agentrail.core.session.machine import new_session
 from agentrail.core.session.state import Rule, SessionState
@@ -20,10 +20,7 @@ from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.errors import AnswerNotOffered
 from agentrail.events import (
     PERMISSION_OPTIONS,
-    AgentResumed,
     ApprovalRequired,
-    SubagentEvent,
-    ToolApprovedAlways,
     ToolBlocked,
 )
 from agentrail.messages import ApprovalId, JsonValue
@@ -176,25 +173,20 @@ def test_a_plugin_that_offers_what_there_is_not_is_at_fault():
         assert offering(offered).data.interactions == ()
 
 
-def test_a_rule_of_another_session_covers_the_tool_that_was_shown_there():
-    """It comes back unchanged to a session with that tool, from any depth. Other events are passed on as they are."""
-    note, book = (
-        Toolbox([ToolSpec(name="t", description=words, parameters={"type": "object"})])
-        for words in ("note", "book")
-    )
-    made = ToolApprovedAlways(tool="t")
-    for there in (book, Toolbox()):
-        seen = rule_there(made, note, there)
-        assert seen.shown.startswith("agent ")
-        assert rule_there(seen, there, book) == seen
-        assert rule_there(seen, book, note) == rule_there(made, note, note) == made
-        nested = SubagentEvent(
-            call_id="c",
-            child_id="s.c",
-            depth=2,
-            event=SubagentEvent(call_id="d", child_id="s.c.d", depth=1, event=made),
-        )
-        assert told_above(nested, note, there).event.event == seen
-        assert told_above(nested, note, note) == nested
-    other = SubagentEvent(call_id="c", child_id="s.c", depth=1, event=AgentResumed(trigger="steering"))
-    assert told_above(other, note, book) is other
+def test_a_rule_covers_the_tool_that_was_shown():
+    """In every session that it reaches. A rule without a text covers tools of no source, and is bound on the way down."""
+    kind = {"name": "t", "parameters": {"type": "object"}}
+    note, book = (ToolSpec(description=words, **kind) for words in ("note", "book"))
+    sourced = ToolSpec(description="note", origin="@mcp s 1", **kind)
+    texts = [text_of(spec) for spec in (note, book, sourced, None)]
+    assert len(set(texts)) == 4
+    made = [Rule(tool="t", family=None, shown=text) for text in ("", *texts)]
+    allowed = [[is_allowed(frozenset({rule}), "t", {}, text) for text in texts] for rule in made]
+    assert allowed[0] == [True, True, False, True]
+    assert allowed[1:] == [[text == other for other in texts] for text in texts]
+    assert rule_below(made[0], Toolbox([note])) == made[1]
+    for rule in (*made[1:], Rule(tool="t", family=None, breaks=True)):
+        assert rule_below(rule, Toolbox([book])) == rule
+    named = [named_in(rule, spec) for rule in made[1:4] for spec in (note, None)]
+    other = "t of another agent, or before it changed"
+    assert named == ["t", other, other, other, None, "t"]

@@ -7,10 +7,11 @@ from agentrail import Agent
 from agentrail.errors import CycleWaiting
 from agentrail.events import AgentEnd, ApprovalRequired
 from agentrail.plugins import HumanApproval
+from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
 from agentrail.tools.task import TaskTool
-from tests.runtime.rig import on_virtual_time, open_bare
+from tests.runtime.rig import on_virtual_time, open_bare, open_over
 
 FIRST, SECOND = "mcp.p 1", "mcp.p 2"
 ASKING = [(HumanApproval, {"require_approval_for": ["record"]})]
@@ -82,12 +83,50 @@ async def test_an_always_that_a_child_passed_on_covers_its_own_text(text, is_ask
             assert isinstance(await anext(events), ApprovalRequired) == is_asked
 
 
+def note_and_book():
+    return (RecordingTool(name="record", description=words) for words in ("Make a note.", "Book an invoice."))
+
+
+@on_virtual_time
+async def test_an_always_covers_no_local_tool_that_takes_the_place_of_the_one_shown():
+    """Be it attached, or of an agent that takes over. The first one is still covered, also after a restart."""
+
+    def answer(request):
+        text = getattr(next(iter(getattr(request.messages[-1], "content", ())), None), "text", "")
+        wanted = {"over": ("handoff_to", {"agent": "scout"}), "go": ("record", {})}
+        return calls(wanted[text]) if text in wanted else says("done")
+
+    note, book = note_and_book()
+    scout = Agent(name="scout", description="Looks.", system_prompt="You look.", tools=[note], handoff=True)
+    options = {"model": FunctionModel(answer), "plugins": ASKING}
+    store = MemoryStore()
+    async with open_over(store) as supervisor:
+        session = await supervisor.start_session(session_id="s", **options, tools=[book], agents=[scout])
+        waiting = await asked_for(session)
+        await session.approve(waiting.id, kind="always")
+        assert await session.collect_reply() == "done"
+        assert await asked_for(session) is None
+        await session.attach_tools(note)
+        waiting = await asked_for(session)
+        assert waiting is not None
+        await session.reject(waiting.id)
+        await session.collect_reply()
+        await session.attach_tools(book)
+    async with open_over(store) as supervisor:
+        session = await supervisor.resume_session("s", **options, tools=[book], agents=[scout])
+        assert await asked_for(session) is None
+        assert await asked_for(session, "over") is None
+        assert await asked_for(session) is not None
+        (rule,) = await session.rules()
+        assert rule.words.startswith("record of another agent, or before it changed")
+    assert (len(book.calls), len(note.calls)) == (3, 0)
+
+
 @pytest.mark.parametrize("first", ["below", "here"])
 @on_virtual_time
 async def test_an_always_covers_no_tool_of_another_agent_with_the_same_name(first):
     """An agent has a tool of its own: what is allowed there is kept for later ones, and nothing is allowed for the other tool."""
-    own = RecordingTool(name="record", description="Make a note.", answer="noted")
-    booked = RecordingTool(name="record", description="Book an invoice.", answer="booked")
+    own, booked = note_and_book()
 
     def answer(request):
         if request.system == "You look.":

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import force_setattr
 
-from agentrail.core.session.approval_rules import OF_OTHERS, covers, program_family_of, rule_of, sorted_rules
+from agentrail.core.session.approval_rules import covers, named_in, program_family_of, rule_of, sorted_rules
 from agentrail.core.session.state import Known, Rule
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.events import Approval
@@ -146,15 +146,15 @@ def rules_of(data: Known) -> tuple[ApprovalRule, ...]:
             tool=rule.tool,
             command_family=rule.family,
             exact=exact,
-            words=words_of_rule(whose, rule.family, exact=exact, breaks=rule.breaks),
+            words=words_of_rule(named, rule.family, exact=exact, breaks=rule.breaks),
             reach="session",
             at_ms=rule.at_ms,
             breaks=rule.breaks,
         )
         for rule in sorted_rules(data.rules)
-        for spec, is_other in ((data.tools.get(rule.tool), rule.shown.startswith(OF_OTHERS)),)
-        if rule.breaks or is_other or spec is None or spec.shown_text == rule.shown
-        for exact, whose in ((_is_exact(rule), f"{rule.tool} of another agent" if is_other else rule.tool),)
+        for named in (named_in(rule, data.tools.get(rule.tool)),)
+        if named is not None
+        for exact in (_is_exact(rule),)
     ]
     return tuple(sorted(found, key=lambda one: one.at_ms or 0))
 

@@ -7,7 +7,7 @@ import hashlib
 import re
 from itertools import islice
 from operator import attrgetter
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -15,7 +15,7 @@ from agentrail.core.protocol.signals import RevokeRule
 from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.state import Rule
 from agentrail.core.session.step_context import StepContext
-from agentrail.core.values.toolbox import Toolbox
+from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import UnknownRule
 from agentrail.events import Event, SubagentEvent, ToolApprovedAlways
 from agentrail.frozen import canonical_json
@@ -37,10 +37,8 @@ _SHELL_SYNTAX: Final = re.compile(r"[;&|<>`$(){}\n\\*?\[\]!#~]")
 
 _AT_HOME: Final = (".", "./", "", None)
 
-OF_OTHERS: Final = "agent "
-"""Beginning of `Rule.shown` for a tool of an agent above or below that is not the session's own tool of this name."""
-
-MadeT = TypeVar("MadeT", Rule, ToolApprovedAlways)
+_DIGEST: Final = "agent "
+"""Beginning of `Rule.shown` for a tool of no source. The first such rules were for tools of other agents."""
 
 
 def family_of(arguments: JsonObject) -> str | None:
@@ -108,7 +106,7 @@ def _unquoted(word: str) -> str:
 
 def is_allowed(rules: frozenset[Rule], tool: str, arguments: JsonObject, shown: str = "") -> bool:
     by_exact = sorted(rules, key=attrgetter("exact"))
-    own = [rule for rule in by_exact if rule.tool == tool and rule.shown == shown and not rule.breaks]
+    own = [rule for rule in by_exact if rule.tool == tool and is_shown(rule, shown) and not rule.breaks]
     # Read once for all rules: arguments may be a megabyte long.
     families = {
         is_exact: family_of(arguments) if is_exact else program_family_of(arguments)
@@ -127,8 +125,32 @@ def covers(rule: Rule, tool: str, arguments: JsonObject) -> bool:
     return rule.family == (family_of(arguments) if rule.exact else program_family_of(arguments))
 
 
-def shown_text(state: CallState) -> str:
+def is_shown(rule: Rule, shown: str) -> bool:
+    """Whether a rule is for this text of its tool. Before version 3, rules for tools of no source had none."""
+    return rule.shown == shown or (not rule.shown and shown.startswith(_DIGEST))
+
+
+def named_in(rule: Rule, spec: ToolSpec | None) -> str | None:
+    """Return how a list of rules names the tool of this one. None for an earlier text of a source's tool."""
+    if rule.breaks or is_shown(rule, text_of(spec)):
+        return rule.tool
+    if rule.shown.startswith(_DIGEST):
+        return f"{rule.tool} of another agent, or before it changed"
+    return rule.tool if spec is None else None
+
+
+def shown_text(step: StepContext, state: CallState) -> str:
+    if step.data.semantics > 2:  # noqa: PLR2004 - a version
+        return text_of(state.spec)
     return "" if state.spec is None else state.spec.shown_text
+
+
+def text_of(spec: ToolSpec | None) -> str:
+    """Return the text of a tool of a source, or a digest of the facts that tell another tool from others of its name."""
+    if spec is not None and spec.shown_text:
+        return spec.shown_text
+    told = () if spec is None else (spec.description, spec.parameters, spec.effect_class)
+    return _DIGEST + hashlib.sha256(canonical_json(told)).hexdigest()
 
 
 def rule_of(tool: str, arguments: JsonObject) -> Rule:
@@ -143,24 +165,11 @@ def allow(step: StepContext, tool: str, arguments: JsonObject, shown: str = "") 
     return _keep(step, msgspec.structs.replace(rule_of(tool, arguments), shown=shown))
 
 
-def rule_there(made: MadeT, here: Toolbox, there: Toolbox) -> MadeT:
-    """Return a rule for a session above or below, where it covers only the tool that the user saw here."""
-    seen = made.shown or _digest_of(made.tool, here)
-    return msgspec.structs.replace(made, shown="" if seen == _digest_of(made.tool, there) else seen)
-
-
-def _digest_of(tool: str, tools: Toolbox) -> str:
-    spec = tools.get(tool)
-    told = () if spec is None else (spec.description, spec.parameters, spec.effect_class)
-    return OF_OTHERS + hashlib.sha256(canonical_json(told)).hexdigest()
-
-
-def told_above(event: Event, here: Toolbox, there: Toolbox) -> Event:
-    """Return an event of a child session as its parent reads it."""
-    if type(event) is SubagentEvent:
-        told = told_above(event.event, here, there)
-        return event if told is event.event else msgspec.structs.replace(event, event=told)
-    return rule_there(event, here, there) if type(event) is ToolApprovedAlways else event
+def rule_below(rule: Rule, here: Toolbox) -> Rule:
+    """Return a rule for a child session, where it covers only the tool that the user saw here."""
+    if rule.shown or rule.breaks:
+        return rule
+    return msgspec.structs.replace(rule, shown=text_of(here.get(rule.tool)))
 
 
 def hear_of_child(step: StepContext, event: Event) -> None:

@@ -309,7 +309,7 @@ def _is_allowed(step: StepContext, state: CallState, wanted: WantedApproval) -> 
     if step.recorded is not None:
         return step.recorded.has_begun(state)
     return "always" in wanted.options and approval_rules.is_allowed(
-        step.data.rules, state.call.name, state.arguments, approval_rules.shown_text(state)
+        step.data.rules, state.call.name, state.arguments, approval_rules.shown_text(step, state)
     )
 
 

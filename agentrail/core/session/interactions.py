@@ -209,7 +209,7 @@ def allow_always(step: StepContext, approved: CallState) -> tuple[Interaction, .
     if approved.bound_to != hash_arguments(approved.arguments):
         return ()
     decided: list[Interaction] = []
-    shown = approval_rules.shown_text(approved)
+    shown = approval_rules.shown_text(step, approved)
     rule = approval_rules.allow(step, approved.call.name, approved.arguments, shown)
     step.publish(
         ToolApprovedAlways(tool=rule.tool, command_family=rule.family, exact=rule.exact, shown=rule.shown)
@@ -222,7 +222,7 @@ def allow_always(step: StepContext, approved: CallState) -> tuple[Interaction, .
         # The arguments shown are not those that the user wrote, and no rule covers them.
         if state.stage == "asking" and state.bound_to is not None:
             continue
-        shown = approval_rules.shown_text(state)
+        shown = approval_rules.shown_text(step, state)
         if approval_rules.is_allowed(step.data.rules, asked.tool, asked.arguments, shown):
             close_interaction(step, interaction, "approved", "rule")
             call_results.put(step, released(state, interaction))

@@ -96,7 +96,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         at_ms: When it was first made, in milliseconds since 1970. None for rules older than this field.
         exact: Whether it covers these very words. Otherwise, in records before this field, all simple commands that
             begin with them.
-        shown: `shown_text` of the tool when the rule was made, or a digest of another agent's tool. It covers no other.
+        shown: `text_of` the tool when the rule was made. It covers no other. Empty for a tool of no source in records
+            before version 3 of `SEMANTICS`.
         breaks: Whether it is a breakpoint instead: every call of the tool, or of every tool (`*`), needs an approval.
     """
 
@@ -444,7 +445,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 NO_SECTIONS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-SEMANTICS: Final = 2
+SEMANTICS: Final = 3
 """Version of the decisions of a step. A journal of an older version replays with its own, up to the next `Recovered` signal.
 
 0: "always" meant a program. An approval was final. `Permissions` and `HumanApproval` had deadlines of their own. A
@@ -457,6 +458,8 @@ request that was cut off.
 
 2: A request that failed after a user chose another model is followed by `Retry`. Before, no event ended it if it had no
 chunk yet.
+
+3: "always" covers only the tool that was shown. Before, a tool that is from no source was its name.
 """
 
 
