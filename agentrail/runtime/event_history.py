@@ -3,13 +3,13 @@
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from attrs import field, frozen
 
 from agentrail.abc.store import Store, StoredSession
 from agentrail.core.journal.fold import drift_of, first_state, walk
-from agentrail.core.journal.record import Record, Tail
+from agentrail.core.journal.record import Record, Tail, tail_of
 from agentrail.core.journal.rewound_events import NumberRange, UndoneEvents, counts, range_after, range_before
 from agentrail.core.session.state import SessionState
 from agentrail.core.stack.loaded_stack import Ask
@@ -36,6 +36,7 @@ MAX_RUNS_BYTES: Final = 48 << 20
 _CHUNK: Final = 2_000
 _RECORDS: Final = 1_000
 _REMEMBERED: Final = 64
+_STATES: Final = 4
 
 
 @frozen(kw_only=True)
@@ -72,6 +73,8 @@ class PageAsked:
     kinds: frozenset[type[Event]] | None = None
     undone: bool = False
 
+
+T = TypeVar("T")
 
 ReadRange: TypeAlias = Callable[[int, int], tuple[Sequence[Event], int]]
 """Returns the readable events of a range, and the number of the first readable one."""
@@ -123,15 +126,23 @@ def fault_of_page(asked: PageAsked) -> str | None:
     return fault or (fault_of_whole("before or after", numbers[0], 0) if numbers else None)
 
 
+def _put(cache: OrderedDict[tuple[str, SessionId], T], stored: StoredSession, value: T, most: int) -> None:
+    with suppress(KeyError):  # another thread was faster and has made room
+        cache[stored.scope, stored.session] = value
+        cache.move_to_end((stored.scope, stored.session))
+        while len(cache) > most:
+            cache.popitem(last=False)
+
+
 @frozen(kw_only=True)
 class FoldedRun:
-    """A recently folded range of events. The page before it is usually requested next, from the same fold."""
+    """A recently folded range of events, and the end of its records. The page before it is usually requested next."""
 
     first: int
     last: int
     events: tuple[Event, ...] = field(repr=False)
     size_bytes: int
-    behind: tuple[int, bytes]
+    end: Tail
 
 
 class PastEvents:
@@ -140,6 +151,8 @@ class PastEvents:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._runs: OrderedDict[tuple[str, SessionId], FoldedRun] = OrderedDict()
+        # Before the last record of a fold, for the next page: in its middle, a page may have ended.
+        self._states: OrderedDict[tuple[str, SessionId], tuple[SessionState, Tail]] = OrderedDict()
         # Undone events are found by reading all records once, and after that only new ones.
         self._undone: OrderedDict[tuple[str, SessionId], UndoneEvents] = OrderedDict()
 
@@ -177,10 +190,7 @@ class PastEvents:
             known.seen = stored.first_seq - 1
         for records in self._records(stored, known.seen):
             known.follow(records)
-        self._undone[key] = known
-        with suppress(KeyError):  # as in `_remember`
-            while len(self._undone) > _REMEMBERED:
-                self._undone.popitem(last=False)
+        _put(self._undone, stored, known, _REMEMBERED)
         return known.ranges
 
     def read(
@@ -195,14 +205,16 @@ class PastEvents:
             return (), kept_from
         records = [one for page in self._records(stored, tail.seq, until_event=high) for one in page]
         sources = fold_sources(self._store, stored, finder, ask)
-        begun = first_state(records, sources) if start is None else start
+        state = first_state(records, sources) if start is None else start
         found: list[Event] = []
-        for walked in walk(begun, records, tail=tail, sources=sources):
+        for walked in walk(state, records, tail=tail, sources=sources):
             if drift_of(walked) is not None:
                 return (), high + 1
             found += committed_events_of(walked)
+            state = walked.before
         if records:
-            self._remember(stored, found, (records[-1].seq, records[-1].hash))
+            self._remember(stored, found, tail_of(records))
+            _put(self._states, stored, (state, tail_of(records[:-1], tail)), _STATES)
         return tuple([one for one in found if low <= number_of(one) <= high]), kept_from
 
     def _start_of(
@@ -211,6 +223,9 @@ class PastEvents:
         """Return the state to fold from, and the first readable event number after it. Beyond all numbers if there is none."""
         store = self._store
         start, tail, _ = newest_snapshot(store, stored, finder, ask, last_event=low - 1)
+        state, end = self._states.get((stored.scope, stored.session), (None, tail))
+        if state is not None and end.seq > tail.seq and state.data.seq < low and self._has(stored, end):
+            return state, end, 1
         if start is not None or stored.first_seq == 1:
             return start, tail, 1
         oldest = store.snapshots(stored.scope, stored.session)
@@ -222,24 +237,22 @@ class PastEvents:
         run = self._runs.get((stored.scope, stored.session))
         if run is None or not run.first <= low <= high <= run.last:
             return None
-        number, digest = run.behind
-        behind = self._store.read(stored.scope, stored.session, number - 1, 1)
-        return run if behind and behind[0].hash == digest else None
+        return run if self._has(stored, run.end) else None
 
-    def _remember(self, stored: StoredSession, events: list[Event], behind: tuple[int, bytes]) -> None:
+    def _has(self, stored: StoredSession, end: Tail) -> bool:
+        found = self._store.read(stored.scope, stored.session, end.seq - 1, 1)
+        return [record.hash for record in found] == [end.hash]
+
+    def _remember(self, stored: StoredSession, events: list[Event], end: Tail) -> None:
         numbers = [number_of(one) for one in events]
         if not numbers or numbers != list(range(numbers[0], numbers[0] + len(numbers))):
             return  # a rewind lies in between, and the index of an event is not its number
         size = sum(len(encode_event(one)) for one in events)
         if size > MAX_RUN_BYTES:
             return
-        key = (stored.scope, stored.session)
-        run = FoldedRun(
-            first=numbers[0], last=numbers[-1], events=tuple(events), size_bytes=size, behind=behind
-        )
-        with suppress(KeyError):  # another thread was faster and has made room
-            self._runs[key] = run
-            self._runs.move_to_end(key)
+        run = FoldedRun(first=numbers[0], last=numbers[-1], events=tuple(events), size_bytes=size, end=end)
+        _put(self._runs, stored, run, _REMEMBERED)
+        with suppress(KeyError):  # as in `_put`
             while sum(one.size_bytes for one in tuple(self._runs.values())) > MAX_RUNS_BYTES:
                 self._runs.popitem(last=False)
 

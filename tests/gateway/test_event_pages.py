@@ -8,12 +8,14 @@ import trio
 from hypothesis import given, strategies as st
 
 import agentrail
+from agentrail.core.journal.fold import walk
 from agentrail.core.journal.rewound_events import counts, range_after, range_before
 from agentrail.core.wire.codec import decode_event
 from agentrail.events import Envelope, PluginEvent
 from agentrail.gateway.event_pages import CUT, MAX_PAGE_BYTES, MAX_VALUE_BYTES, encode_event_page
 from agentrail.messages import SessionId
 from agentrail.plugins import HumanApproval
+from agentrail.runtime import event_history
 from agentrail.runtime.event_history import PageOfEvents
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls, says
@@ -203,6 +205,34 @@ async def test_numbers_that_a_session_does_not_have_are_passed_at_once(is_trimme
         whole = await supervisor.events_page(session_id, limit=5_000)
         assert [event.meta.seq for event in whole.events] == list(range(own, whole.last + 1))
         assert store.reads < 20
+
+
+async def test_pages_forward_fold_each_record_about_once(monkeypatch):
+    """A page begins at the state where the one before ended, if the journal is still the same there."""
+    folded = []
+
+    def counted(*args, **given):
+        for walked in walk(*args, **given):
+            folded.append(walked)
+            yield walked
+
+    monkeypatch.setattr(event_history, "walk", counted)
+    store, model = MemoryStore(), answering(*("Hello",) * 12)
+    async with agentrail.open_supervisor(store=store) as supervisor:
+        session = await supervisor.start_session(model=model, sandbox="memory", session_id="main")
+        for _ in range(12):
+            await session.ask("Hi")
+    records = len(store.read("", "main", 0, 1_000))
+    async with agentrail.open_supervisor(store=store) as supervisor:
+        for limit in (3, 7):
+            folded.clear()
+            forth, after, more = [], 0, True
+            while more:
+                told = await supervisor.events_page("main", after=after, limit=limit)
+                forth += [event.meta.seq for event in told.events]
+                after, more = told.last, told.more
+            assert forth == list(range(1, after + 1))
+            assert records <= len(folded) < 2 * records
 
 
 async def until(web, fits):
