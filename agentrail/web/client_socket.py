@@ -4,7 +4,7 @@ import math
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Final
 
 import trio
 from attrs import frozen
@@ -53,7 +53,7 @@ async def open_websocket(
     """
     with trio.fail_after(within_seconds) as handshake:
         # Over a stream of our own, because the library leaves its stream open if the upgrade is refused.
-        stream = await _open_stream(target)
+        stream = await open_stream(target.host, target.port, target.tls)
         try:
             async with trio.open_nursery() as nursery:
                 connection = await websockets.wrap_client_stream(
@@ -73,12 +73,12 @@ async def open_websocket(
             await trio.aclose_forcefully(stream)
 
 
-async def _open_stream(target: SocketTarget) -> Any:
-    if target.tls is None:
-        return await trio.open_tcp_stream(target.host, target.port)
-    stream = await trio.open_ssl_over_tcp_stream(
-        target.host, target.port, ssl_context=target.tls, https_compatible=True
-    )
+async def open_stream(
+    host: str, port: int, tls: ssl.SSLContext | None
+) -> trio.SocketStream | trio.SSLStream[trio.SocketStream]:
+    if tls is None:
+        return await trio.open_tcp_stream(host, port)
+    stream = await trio.open_ssl_over_tcp_stream(host, port, ssl_context=tls, https_compatible=True)
     try:
         # Explicit, because the library waits for an impossible upgrade if the certificate is not trusted.
         await stream.do_handshake()

@@ -19,7 +19,7 @@ No clock, no id, no randomness and no I/O: they arrive inside signals.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias, TypeVar, assert_never
+from typing import Any, Final, Literal, TypeAlias, TypeVar, assert_never
 
 import msgspec
 
@@ -457,12 +457,7 @@ def steer(step: StepContext, phase: Phase, signal: Steer) -> Next:
         return phase
     queued = QueuedSteer(ref=signal.ref, text=signal.text, via=signal.via, request_id=signal.request_id)
     step.data.steers = (*data.steers, queued)
-    _say(step, signal, "queued")
-    _give_steer_receipt(
-        step,
-        signal,
-        SteerReceipt(ref=signal.ref, status="queued", seq=step.data.seq, request_id=signal.request_id),
-    )
+    _give_steer_receipt(step, signal, "queued")
     held = step.data.held
     if held is not None and held.notes is None and phase is Phase.RUNNING and cycle.has_turns_left(step):
         # Another turn follows whatever the plugin decides about this answer, so the session stops waiting for
@@ -515,11 +510,7 @@ def _checked_steer(step: StepContext, signal: Steer) -> tuple[Steer, bool]:
     outcome = ask_plugins(step, BeforeSteering(text=signal.text))
     step.data.interventions = waiting  # added text belongs to the steer, not to the next request
     if outcome.abort is not None:
-        _say(step, signal, "rejected_by_plugin")
-        receipt = SteerReceipt(
-            ref=signal.ref, status="rejected_by_plugin", seq=step.data.seq, request_id=signal.request_id
-        )
-        _give_steer_receipt(step, signal, receipt)
+        _give_steer_receipt(step, signal, "rejected_by_plugin")
         return signal, True
     if outcome.prompt is not None:
         signal = msgspec.structs.replace(signal, text=f"{outcome.prompt}\n\n{signal.text}")
@@ -535,12 +526,7 @@ def _steer_becomes_prompt(step: StepContext, phase: Phase, signal: Steer) -> Nex
         message = f"{position} prompts are already queued, the limit is {data.config.max_prompt_queue}: wait for the end of a cycle"
         step.refuse(signal.signal_id, PromptQueueFull(message))
         return phase
-    _say(step, signal, "became_prompt")
-    _give_steer_receipt(
-        step,
-        signal,
-        SteerReceipt(ref=signal.ref, status="became_prompt", seq=step.data.seq, request_id=signal.request_id),
-    )
+    _give_steer_receipt(step, signal, "became_prompt")
     prompt = prompt_of_steer(signal)
     if is_free:
         say_received(step, prompt)
@@ -561,7 +547,11 @@ def _give_receipt(step: StepContext, signal: Prompt, receipt: PromptReceipt) -> 
         step.reply(signal.signal_id, receipt)
 
 
-def _give_steer_receipt(step: StepContext, signal: Steer, receipt: SteerReceipt) -> None:
+def _give_steer_receipt(
+    step: StepContext, signal: Steer, status: Literal["queued", "became_prompt", "rejected_by_plugin"]
+) -> None:
+    _say(step, signal, status)
+    receipt = SteerReceipt(ref=signal.ref, status=status, seq=step.data.seq, request_id=signal.request_id)
     remember(step, signal.client_id, signal.text, receipt)
     step.reply(signal.signal_id, receipt)
 

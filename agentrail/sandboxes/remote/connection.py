@@ -35,6 +35,7 @@ from agentrail.sandboxes.remote.operations import (
     encode_request,
     encode_said,
 )
+from agentrail.web.client_socket import open_stream
 from agentrail.wire.sandbox_address import RemoteAddress
 
 SANDBOX_CONNECT_SECONDS: Final = 10.0
@@ -240,19 +241,9 @@ async def _open_stream(
     if address.socket is not None:
         return await trio.open_unix_socket(address.socket)
     parts = urlsplit(address.url)
-    host, is_tls = parts.hostname or "", parts.scheme == "https"
-    if not is_tls:
-        return await trio.open_tcp_stream(host, parts.port or 80)
-    trusted = tls or ssl.create_default_context()
-    stream = await trio.open_ssl_over_tcp_stream(
-        host, parts.port or 443, ssl_context=trusted, https_compatible=True
-    )
-    try:
-        await stream.do_handshake()
-    except BaseException:
-        await trio.aclose_forcefully(stream)
-        raise
-    return stream
+    is_tls = parts.scheme == "https"
+    trusted = (tls or ssl.create_default_context()) if is_tls else None
+    return await open_stream(parts.hostname or "", parts.port or (443 if is_tls else 80), trusted)
 
 
 class RemoteProcess:
