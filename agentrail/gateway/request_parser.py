@@ -178,14 +178,10 @@ def check_filter(wanted: RowFilter, before: str = "") -> None:
         refuse_field(f"{before}q", f"has more than {MAX_SEARCH_CHARACTERS} characters")
     if wanted.agent_id is not None:
         check_id(f"{before}agent_id", wanted.agent_id)
-    if wanted.phase is not None and wanted.phase not in SESSION_PHASES:
-        refuse_field(
-            f"{before}phase", f"is {wanted.phase!r:.40}: expected one of {', '.join(SESSION_PHASES)}"
-        )
-    if wanted.outcome is not None and wanted.outcome not in OUTCOMES_OF_ROWS:
-        refuse_field(
-            f"{before}outcome", f"is {wanted.outcome!r:.40}: expected one of {', '.join(OUTCOMES_OF_ROWS)}"
-        )
+    choices = ("phase", wanted.phase, SESSION_PHASES), ("outcome", wanted.outcome, OUTCOMES_OF_ROWS)
+    for name, given, known in choices:
+        if given is not None and given not in known:
+            refuse_field(f"{before}{name}", f"is {given!r:.40}: expected one of {', '.join(known)}")
     if not 1 <= wanted.limit <= MAX_ROWS:
         refuse_field(f"{before}limit", f"is {wanted.limit:.0f}: expected a whole number from 1 to {MAX_ROWS}")
 

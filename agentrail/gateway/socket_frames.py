@@ -9,7 +9,7 @@ from msgspec import UNSET, Raw
 from agentrail.core.session.views import Snapshot
 from agentrail.core.wire.codec import encode_event
 from agentrail.events import KINDS, Event, UnknownEvent
-from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, refuse_call
+from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, error_answer, refuse_call
 from agentrail.gateway.request_parser import (
     check_filter,
     check_id,
@@ -186,14 +186,10 @@ def decode_frame(text: bytes, limits: Limits, commands: frozenset[str]) -> Clien
         raise FrameMalformed(refused.answer) from None
     frame_id = _id_of(plain)
     kind = plain.pop("type", None)
-    try:
-        if not isinstance(kind, str) or (kind not in _OWN and kind not in commands):
-            told = f"{kind:.80}" if isinstance(kind, str) else "missing, or not text"
-            refuse_call(
-                "field_invalid", f"type is {told!r}: expected a frame or a command", more={"field": "type"}
-            )
-    except CallRefused as refused:
-        raise FrameMalformed(refused.answer, frame_id) from None
+    if not isinstance(kind, str) or (kind not in _OWN and kind not in commands):
+        told = f"{kind:.80}" if isinstance(kind, str) else "missing, or not text"
+        message = f"type is {told!r}: expected a frame or a command"
+        raise FrameMalformed(error_answer("field_invalid", message, more={"field": "type"}), frame_id)
     try:
         if kind in _OWN:
             return _own_frame(_OWN[kind], plain)

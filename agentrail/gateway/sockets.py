@@ -6,7 +6,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 import trio
-from attrs import frozen
+from attrs import evolve, frozen
 
 from agentrail.events import Event
 from agentrail.gateway.authorization import (
@@ -18,6 +18,7 @@ from agentrail.gateway.authorization import (
     network_of,
     require_scope,
     require_user,
+    send_refusal,
     target_of,
 )
 from agentrail.gateway.error_responses import CallRefused, error_answer, refuse_call
@@ -26,7 +27,7 @@ from agentrail.gateway.forwarder import log_node_call
 from agentrail.gateway.frame_ring import FrameMemory
 from agentrail.gateway.idempotency import CommandMemory
 from agentrail.gateway.node_token import ANSWER_HEADER, NODE_HEADER, NodeCall, digest_of_body
-from agentrail.gateway.path_endpoint import CallRoute, Gateway, start_of
+from agentrail.gateway.path_endpoint import CallRoute, Gateway
 from agentrail.gateway.request_parser import AsgiReceive, AsgiSend, check_query, judge_headers
 from agentrail.gateway.serving import connection_cut
 from agentrail.gateway.socket_calls import socket_commands
@@ -215,20 +216,10 @@ class Sockets:
             raise CallRefused(error_answer("too_many_streams", message, headers={"retry-after": "5"}))
         return place
 
-    async def _refuse(self, raised: BaseException, scope: Mapping[str, Any], send: AsgiSend) -> None:
+    async def _refuse(self, raised: BaseException, scope: Any, send: AsgiSend) -> None:
         answer = answer_to_raised(raised)
-        if "websocket.http.response" not in scope.get("extensions", {}):
-            await send({"type": "websocket.close", "code": CloseCode.UNAUTHORIZED})  # not open yet: a 403
-            return
-        body = answer.encode()
-        headers = {
-            "content-type": "application/json",
-            "content-length": f"{len(body)}",
-            "cache-control": "no-store",
-            **answer.headers,
-        }
-        await send({**start_of(answer.status, headers), "type": "websocket.http.response.start"})
-        await send({"type": "websocket.http.response.body", "body": body})
+        headers = {"cache-control": "no-store", **answer.headers}
+        await send_refusal(scope, send, evolve(answer, headers=headers))
 
     # --- time
 

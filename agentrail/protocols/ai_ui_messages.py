@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from agentrail.core.session.views import Status
 from agentrail.protocols.decisions import ClientDecision, WireRefusal, is_ours, misfit, order_decisions
@@ -205,13 +205,7 @@ def _read_tool(part: Any, place: str) -> UiToolPart | WireRefusal | None:
         return misfit(f"{place}.approval.approved", "must be true or false")
     if reason is not None and not isinstance(reason, str):
         return misfit(f"{place}.approval.reason", "is not text")
-    return UiToolPart(
-        call_id=call_id,
-        state=state,
-        approval_id=approval["id"],
-        is_approved=is_approved,
-        reason=reason or None,
-    )
+    return evolve(read, approval_id=approval["id"], is_approved=is_approved, reason=reason or None)
 
 
 # --- the decision

@@ -16,6 +16,9 @@ DOUBLING = {f"a{i}": {"allOf": [{"$ref": f"#/$defs/a{i + 1}"}] * 2} for i in ran
 BOTH: dict[str, object] = {"a40": {}} | {
     f"a{i}": {"dependentSchemas": {name: {"$ref": f"#/$defs/a{i + 1}"} for name in "ab"}} for i in range(40)
 }
+TREE: dict[str, object] = {}
+for _ in range(300):
+    TREE = {"a": TREE}
 
 
 @pytest.mark.parametrize(
@@ -44,6 +47,8 @@ BOTH: dict[str, object] = {"a40": {}} | {
         ({"contains": {"minimum": 1}}, [0] * MANY),
         ({"items": {"enum": [[i] for i in range(900)]}}, [[1, 2]] * MANY),
         ({"$schema": "http://json-schema.org/draft-07/schema#", "pattern": "^(a+)+$"}, "a" * 40 + "!"),
+        ({"properties": {"a": {"$ref": "#"}}}, TREE),  # at the end of the stack, native code panics
+        ({"unevaluatedProperties": {"$ref": "#"}}, TREE),  # takes the most frames per level
     ],
 )
 def test_what_would_take_for_ever_is_refused(schema, value):

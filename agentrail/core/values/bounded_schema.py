@@ -15,6 +15,9 @@ from agentrail.core.values.patterns import NoPattern, effort_of
 MAX_WORK: Final = 12_000
 """Limit on the work of one judgement. A unit is one keyword checked against one value: two or three microseconds."""
 
+MAX_NESTED: Final = 180
+"""Limit on keywords checked within keywords: each takes up to five frames, and Python allows a thousand."""
+
 _STEPS_PER_UNIT: Final = 300  # of a regular expression
 _CHARACTERS_PER_UNIT: Final = 300  # of a sentence that shows a value
 _UNANCHORED: Final = 50  # for a reference that has to be searched in the whole schema
@@ -30,10 +33,11 @@ class ValidationBudget:
     """The remaining work of one judgement."""
 
     # A validator passes only this member to all validators below it, and formats are not judged.
-    __slots__ = ("left", "patterns", "schema_parts")
+    __slots__ = ("left", "nested", "patterns", "schema_parts")
 
     def __init__(self, *, patterns: tuple[str, ...], schema_parts: int) -> None:
         self.left: int = MAX_WORK
+        self.nested: int = 0
         self.patterns: tuple[str, ...] = patterns
         self.schema_parts: int = schema_parts
 
@@ -176,9 +180,15 @@ def _paid(name: str, validate: Keyword) -> Keyword:
     def keyword(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         work: ValidationBudget = validator.format_checker
         work.pay(1 + cost(work, value, instance, schema))
-        for error in validate(validator, value, instance, schema) or ():
-            work.pay(1 + len(error.message) / _CHARACTERS_PER_UNIT)
-            yield error
+        work.nested += 1
+        if work.nested > MAX_NESTED:  # a RecursionError in the native code below would be a panic
+            raise TooMuchWork
+        try:
+            for error in validate(validator, value, instance, schema) or ():
+                work.pay(1 + len(error.message) / _CHARACTERS_PER_UNIT)
+                yield error
+        finally:
+            work.nested -= 1
 
     return keyword
 
