@@ -57,6 +57,7 @@ def test_what_one_cannot_judge_by_is_refused():
         ({"allOf": [5]}, "is not draft 2020-12 at $.allOf[0]"),
         ({"allOf": [{"items": {"maxLength": -1}}]}, "is not draft 2020-12 at $.allOf[0].items.maxLength"),
         ({"items": 5}, "is not draft 2020-12 at $.items"),
+        ({"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"$ref": "#"}}}, "refers to itself in place"),
         ({"required": ["a", "a"]}, "is not draft 2020-12 at $.required"),
         ({"pattern": 5}, "is not draft 2020-12 at $.pattern"),
         ({"$ref": 5}, "is not draft 2020-12 at $"),

@@ -329,6 +329,7 @@ HI = user("Hi")
         ({"temperature": 3}, "field_invalid", "temperature"),
         ({"max_tokens": 0}, "field_invalid", "max_output_tokens"),
         ({"response_format": {"type": "grammar"}}, "field_invalid", "response_format"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"$ref": "#"}}}}, "field_invalid", "response_format"),
         ({"reasoning_effort": "huge"}, "field_invalid", "reasoning"),
         ({"reasoning_effort": []}, "field_invalid", "reasoning"),
         ({"reasoning": {"effort": []}}, "field_invalid", "reasoning"),

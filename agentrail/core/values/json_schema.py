@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -171,24 +172,23 @@ def _look_through(schema: JsonObject, parts: int) -> None:
     registry = _EMPTY.with_resource(root.id() or "", root)
     resolver = registry.resolver(root.id() or "")
     patterns: set[str] = set()
-    references: set[str] = set()
-    seen: set[int] = set()
+    found: dict[str, _Place] = {}
+    in_place: dict[int, list[int]] = {}
     is_crawled = False
-    asked = 0
+    asked = anchors = 0
     waiting = [_Place(path="$", schema=schema)]
     while waiting:
         place = waiting.pop()
-        if isinstance(place.schema, bool) or id(place.schema) in seen:
+        if isinstance(place.schema, bool) or id(place.schema) in in_place:
             continue
-        seen.add(id(place.schema))
         asked += _check_keywords(place)
         if asked > MAX_RARE_PARTS:
             message = f"has more than {MAX_RARE_PARTS} parts with rare keywords: describe some of it in words"
             raise _Fault(message)
         _check_patterns(place, patterns)
-        new = {place.schema[name] for name in ("$ref", "$dynamicRef") if name in place.schema} - references
-        references |= new
-        anchors = sum(not one.startswith("#/") for one in references)
+        named = [place.schema[name] for name in ("$ref", "$dynamicRef") if name in place.schema]
+        new = [one for one in dict.fromkeys(named) if one not in found]
+        anchors += sum(not one.startswith("#/") for one in new)
         if anchors > MAX_ANCHORS:
             message = f"refers to more than {MAX_ANCHORS} anchors: use #/$defs/…"
             raise _Fault(message)
@@ -198,8 +198,17 @@ def _look_through(schema: JsonObject, parts: int) -> None:
         if anchors and not is_crawled:
             resolver, is_crawled = _crawled(registry, root), True
         # A reference may point to a place where no schema is expected.
-        waiting += [_find(resolver, reference) for reference in sorted(new)]
+        found |= {reference: _find(resolver, reference) for reference in new}
+        in_place[id(place.schema)] = [
+            id(one) for one in (*(found[one].schema for one in named), *place.schema.get("allOf", ()))
+        ]
+        waiting += [found[one] for one in new]
         waiting += _below(place)
+    try:
+        TopologicalSorter(in_place).prepare()
+    except CycleError:
+        message = "refers to itself in place, so that no value can be validated: refer to it from a property"
+        raise _Fault(message) from None
 
 
 def _crawled(registry: Registry[Any], root: Any) -> Any:
