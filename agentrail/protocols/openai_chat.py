@@ -312,12 +312,12 @@ _DECISION: Final = re.compile(r"\s*(yes|approve|no|reject)\b[\s.,:;!]*(.*)", re.
 
 
 def _decide_words(words: Sequence[UserBlock], asked: ChatAsked, status: Status) -> tuple[ClientDecision, ...]:
-    """Return the decisions in a user's words. They cover only approvals in the last answer that the client has."""
+    """Return the decisions in a user's words. A "yes" covers only approvals in the last answer that the client has."""
     text = "\n\n".join([block.text for block in words if isinstance(block, Text)])
-    approvals = status.all_approvals
+    approvals, seen = status.all_approvals, asked.answers[-1:]
     if not approvals and len(status.all_questions) == 1 and not status.client_calls:
         (question,) = status.all_questions
-        if asked.answers and question.question.strip() not in asked.answers[-1]:
+        if seen and question.question.strip() not in seen[0]:
             refuse_request("messages", "answer a question that was not shown last", "already_resolved")
         return (RespondBody(ref=question.ref, response=text),)
     found = _DECISION.fullmatch(text)
@@ -326,7 +326,9 @@ def _decide_words(words: Sequence[UserBlock], asked: ChatAsked, status: Status) 
     is_approved, reason = found[1].lower() in ("yes", "approve"), found[2] or None
     if is_approved and reason:  # "yes, but …" asks for something else
         return ()
-    shown = [one.id for one in approvals if not asked.answers or _begin_of(one) in asked.answers[-1]]
+    # A client without earlier answers can only reject: nothing shows what its "yes" would run.
+    is_any = not (seen or is_approved)
+    shown = [one.id for one in approvals if is_any or any(_begin_of(one) in answer for answer in seen)]
     if not shown:
         refuse_request(
             "messages", "decides an approval that the last answer does not show", "approval_mismatch"

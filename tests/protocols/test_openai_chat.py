@@ -252,7 +252,7 @@ SAID = {"role": "assistant", "content": f"[{TAG}: shell …]"}
 @pytest.mark.parametrize(
     ("messages", "decision"),
     [
-        ([user("yes")], ApproveArguments(approval_id="a1")),
+        ([user("no")], RejectBody(approval_id="a1", auto_resume=True)),
         ([user("Hi"), SAID, user(" Yes. ")], ApproveArguments(approval_id="a1")),
         ([user("Hi"), SAID, user("approve")], ApproveArguments(approval_id="a1")),
         ([user("Hi"), SAID, user("No, use -l.")], RejectBody(approval_id="a1", reason="use -l.", auto_resume=True)),
@@ -270,10 +270,11 @@ def test_the_next_word_decides_an_approval_that_its_client_has_seen(messages, de
 
 
 def test_an_approval_that_the_client_has_not_seen_is_not_decided():
-    """The last answer of the client shows another one."""
+    """The last answer of the client shows another one, or the client sends no answer."""
     for other in ("Approval 99999999: shell", f"{TAG}: look"):  # also another tool with the same arguments
         said = {"role": "assistant", "content": f"[{other} …]"}
         assert refused(user("Hi"), said, user("yes"), status=WAITS) == ("approval_mismatch", "messages")
+    assert refused(user("yes"), status=WAITS) == ("approval_mismatch", "messages")
 
 
 def test_words_answer_the_only_open_question():
