@@ -302,7 +302,7 @@ def decide_chat(asked: ChatAsked, status: Status | None, past: Sequence[Message]
 
 def _new_words(asked: ChatAsked, past: Sequence[Message]) -> tuple[UserBlock, ...]:
     """Return the content of new user messages. The session has the first ones already if their answer was aborted."""
-    known = [one.content for one in _after_answers(past) if isinstance(one, UserMessage)]
+    known = {one.content for one in _after_answers(past) if isinstance(one, UserMessage)}
     users = [one for one in asked.new if isinstance(one, UserMessage)]
     new = [one for one in users[:-1] if one.content not in known]
     return tuple([block for one in (*new, *users[-1:]) for block in one.content])

@@ -4,6 +4,7 @@ import sys
 from functools import partial
 from time import process_time
 from timeit import repeat
+from typing import ClassVar
 
 import pytest
 from attrs import evolve
@@ -19,6 +20,7 @@ from agentrail.messages import (
     QuestionRef,
     SessionId,
     Text,
+    UserMessage,
 )
 from agentrail.protocols.openai_chat import CHAT, Completion, decide_chat, read_chat, tag_of, whole_completion
 from agentrail.protocols.openai_requests import OpenAiRefused, read_parameters
@@ -466,6 +468,30 @@ def test_a_long_conversation_is_compared_in_one_pass():
     assert not compare(few, few)().differs
     assert not compare(few, [few[3], few[3], few[9]])().differs
     assert compare(few, [few[9], few[3]])().differs
+
+
+class Compared(str):
+    """A text that counts how often it is compared with another."""
+
+    __slots__ = ()
+    others: ClassVar[list[object]] = []
+
+    def __eq__(self, other):
+        self.others.append(other)
+        return str(self) == other
+
+    def __hash__(self):
+        return hash(str(self))
+
+
+def test_new_messages_are_not_compared_with_each_known_one():
+    """A request may have thousands, and a session whose answers were all aborted may know a thousand."""
+    past = [UserMessage(content=(Text(text=Compared(f"a{number}")),)) for number in range(20)]
+    plan = decide_chat(asked(*[user(f"b{number}") for number in range(20)], user("a1")), BARE, past)
+    assert len(plan.words) == 21
+    assert len(Compared.others) < 21
+    again = decide_chat(asked(user("a1"), user("a2")), BARE, past)
+    assert again.words == (Text(text="a2"),)
 
 
 def exchanges(count):
