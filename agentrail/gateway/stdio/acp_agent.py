@@ -1,5 +1,6 @@
 """The methods of ACP, as calls of a host in this process."""
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -203,7 +204,7 @@ class AcpAgent:
         """Keep what the editor decides of a session that starts. One that is awake keeps what it has."""
         places = self._places.by_session
         cwd = form.cwd or ""
-        if not Path(cwd).is_absolute() or not Path(cwd).is_dir():
+        if not Path(cwd).is_absolute() or not os.path.isdir(cwd):  # noqa: PTH112 - `is_dir` raises for a long name
             message = f"cwd is {cwd!r:.200}: expected the absolute path of a directory"
             raise acp.AcpFault(INVALID_PARAMS, message)
         try:

@@ -84,6 +84,7 @@ async def test_a_line_that_cannot_be_used_is_answered(line, code, rpc_id):
     [
         ("session/new", {"cwd": ".", "mcpServers": []}, -32602),
         ("session/new", {"cwd": "/no/such/directory", "mcpServers": []}, -32602),
+        ("session/new", {"cwd": f"/{'a' * 300}", "mcpServers": []}, -32602),  # longer than a name can be
         ("session/new", {"cwd": 3}, -32602),
         ("session/new", {}, -32602),
         ("session/new", {"cwd": "/", "mcpServers": [{"name": "a"}]}, -32602),
