@@ -10,7 +10,7 @@ from attrs import field, frozen
 
 from agentrail.errors import OptionError
 from agentrail.messages import CallId, JsonObject, SessionId
-from agentrail.otp.guarded_calls import is_async
+from agentrail.otp.guarded_calls import is_async, repr_of
 
 
 @frozen(kw_only=True)
@@ -71,14 +71,14 @@ class HostVerdict:
         faults = []
         if not isinstance(given.deny, str | None):
             faults.append(
-                f"deny is {given.deny!r:.200}: expected the reason as text, or None to let the call run"
+                f"deny is {repr_of(given.deny):.200}: expected the reason as text, or None to let the call run"
             )
         if not isinstance(given.input, Mapping | None):
             faults.append(
-                f"input is {given.input!r:.200}: expected a JSON object, or None to run the original call"
+                f"input is {repr_of(given.input):.200}: expected a JSON object, or None to run the original call"
             )
         if not isinstance(given.by, str):
-            faults.append(f"by is {given.by!r:.200}: expected the name of the decider")
+            faults.append(f"by is {repr_of(given.by):.200}: expected the name of the decider")
         OptionError.raise_for(faults)
 
 
@@ -113,7 +113,7 @@ class HostHooks:
             ("after_tool", self.after_tool),
         )
         faults = [
-            f"{name} is {hook!r:.200}: expected an async function (`async def`), or None"
+            f"{name} is {repr_of(hook):.200}: expected an async function (`async def`), or None"
             for name, hook in hooks
             if hook is not None and not is_async(hook)
         ]

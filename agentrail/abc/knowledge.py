@@ -11,6 +11,7 @@ from attrs import field, frozen
 
 from agentrail.abc.recall import MemoryOwner, faults_of_tags, tuple_of_tags
 from agentrail.errors import OptionError
+from agentrail.otp.guarded_calls import repr_of
 
 DocumentState: TypeAlias = Literal["pending", "indexed", "failed"]
 """State of a document: waiting, searchable, or unreadable."""
@@ -39,7 +40,7 @@ _SCHEME: Final = re.compile(r"https?://", re.IGNORECASE)
 def check_base_name(name: object) -> str:
     """Return the validated name of a base."""
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
-        fault = f"{name!r:.80} is not a knowledge base name: expected 1 to 64 of A-Z a-z 0-9 . _ -, the first a letter or digit"
+        fault = f"{repr_of(name):.80} is not a knowledge base name: expected 1 to 64 of A-Z a-z 0-9 . _ -, the first a letter or digit"
         raise OptionError([fault])
     return name
 
@@ -65,7 +66,7 @@ def check_summary(summary: object) -> str:
     ):
         raise OptionError(
             [
-                f"{summary!r:.80} is not a line about a document: expected 1 to {MAX_DOCUMENT_SUMMARY_CHARACTERS} printable characters"
+                f"{repr_of(summary):.80} is not a line about a document: expected 1 to {MAX_DOCUMENT_SUMMARY_CHARACTERS} printable characters"
             ]
         )
     return summary
@@ -102,7 +103,7 @@ def _faults_of_folder(folder: object) -> list[str]:
         return []
     rule = f"1 to {MAX_FOLDER_CHARACTERS} printable characters, without . and .. and without a leading slash"
     return [
-        f"{folder!r:.80} is not a document folder: expected the directory part of document paths, such as docs/travel; {rule}"
+        f"{repr_of(folder):.80} is not a document folder: expected the directory part of document paths, such as docs/travel; {rule}"
     ]
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 from attrs import field, frozen
 
 from agentrail.errors import OptionError
+from agentrail.otp.guarded_calls import repr_of
 
 MAX_MEMORY_BYTES: Final = 8 << 10
 """Limit of one entry's text, in bytes of UTF-8."""
@@ -81,7 +82,7 @@ def _is_tag(tag: object) -> bool:
 def check_limit(limit: int, most: int) -> None:
     """Raise `OptionError` for an invalid number of entries."""
     if type(limit) is not int or not 1 <= limit <= most:
-        raise OptionError([f"limit is {limit!r:.80}: expected a whole number from 1 to {most:,}"])
+        raise OptionError([f"limit is {repr_of(limit):.80}: expected a whole number from 1 to {most:,}"])
 
 
 @frozen(kw_only=True)
@@ -143,16 +144,13 @@ class MemoryEntry:
         fault = fault_of_memory_text("text", given.text, MAX_MEMORY_BYTES)
         faults += [] if fault is None else [fault]
         faults += faults_of_tags("tags", given.tags)
-        if (
-            not isinstance(given.session, str)
-            or not given.session.isprintable()
-            or len(given.session) > _MAX_SESSION
-        ):
-            faults.append(f"session is {given.session!r:.80}: expected the id of a session, or empty text")
-        if type(given.at_ms) is not int or not 0 <= given.at_ms < 1 << 53:
-            faults.append(f"at_ms is {given.at_ms!r:.80}: expected milliseconds since 1970, a whole number")
+        session, at_ms = given.session, given.at_ms
+        if not isinstance(session, str) or not session.isprintable() or len(session) > _MAX_SESSION:
+            faults.append(f"session is {repr_of(session):.80}: expected the id of a session, or empty text")
+        if type(at_ms) is not int or not 0 <= at_ms < 1 << 53:
+            faults.append(f"at_ms is {repr_of(at_ms):.80}: expected milliseconds since 1970, a whole number")
         if type(given.version) is not int or not 1 <= given.version < 1 << 31:
-            faults.append(f"version is {given.version!r:.80}: expected a whole number >= 1")
+            faults.append(f"version is {repr_of(given.version):.80}: expected a whole number >= 1")
         OptionError.raise_for(faults)
 
 

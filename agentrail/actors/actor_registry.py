@@ -131,7 +131,7 @@ class Registry:
             ValueError: Your move: `keys` is neither.
         """
         if keys not in ("unique", "duplicate"):
-            message = f"keys is {keys!r}: expected 'unique' or 'duplicate'"
+            message = f"keys is {show(keys)}: expected 'unique' or 'duplicate'"
             raise ValueError(message)
         self._is_unique: Final = keys == "unique"
         self._entries: dict[Hashable, dict[ActorHandle, Entry]] = {}

@@ -270,7 +270,7 @@ def machine(behaviour: Callable[..., Any], /, *args: object, **kwargs: object) -
     """
     given: object = behaviour
     if not callable(given):
-        message = f"machine() takes a class, or a function that returns a behaviour; got {behaviour!r}"
+        message = f"machine() takes a class, or a function that returns a behaviour; got {show(behaviour)}"
         raise InvalidSpec(message, code="invalid_start", field="start")
     return Start(behaviour, Arguments(args, kwargs), form="machine")
 

@@ -10,7 +10,7 @@ from agentrail.core.journal.turn_index import PastTurn
 from agentrail.core.session.views import Snapshot, Status
 from agentrail.errors import OptionError
 from agentrail.messages import Message, SessionId
-from agentrail.otp.guarded_calls import is_async
+from agentrail.otp.guarded_calls import is_async, repr_of
 
 CommandScope: TypeAlias = Literal["anywhere", "terminal"]
 """Where a command can run: everywhere, including in a host, or only at a user's terminal."""
@@ -212,14 +212,14 @@ class SlashCommand:
         given: Any = self.name
         if not isinstance(given, str) or not COMMAND_NAME.fullmatch(given):
             faults.append(
-                f"the command {self.name!r:.80} has no name: expected a-z 0-9 _ -, parts joined by :"
+                f"the command {repr_of(self.name):.80} has no name: expected a-z 0-9 _ -, parts joined by :"
             )
         if self.run is not None and not is_async(self.run):
             faults.append(
-                f"run of the command {self.name!r:.80} is {self.run!r:.80}: expected an async function (`async def`)"
+                f"run of the command {repr_of(self.name):.80} is {repr_of(self.run):.80}: expected an async function (`async def`)"
             )
         if self.run is None and self.scope == "anywhere":
-            faults.append(f"the command {self.name!r:.80} does nothing: give it run")
+            faults.append(f"the command {repr_of(self.name):.80} does nothing: give it run")
         OptionError.raise_for(faults)
 
     def why_not(self, desk: CommandDesk) -> str | None:

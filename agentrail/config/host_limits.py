@@ -11,6 +11,7 @@ from attrs import frozen
 from agentrail.errors import OptionError
 from agentrail.frozen import MAX_LEVELS
 from agentrail.messages import MAX_PROMPT_BYTES
+from agentrail.otp.guarded_calls import repr_of
 
 _KIB: Final = 1 << 10
 _MIB: Final = 1 << 20
@@ -79,14 +80,14 @@ class Limits:
 
     def __attrs_post_init__(self) -> None:
         faults = [
-            f"{name} is {value!r:.80}: expected a whole number from {least}{_up_to(most)}"
+            f"{name} is {repr_of(value):.80}: expected a whole number from {least}{_up_to(most)}"
             for name, value in attrs.asdict(self, recurse=False).items()
             if name not in _DOLLARS
             for least, most in [_BOUNDS.get(name, (1, math.inf))]
             if type(value) is not int or not least <= value <= most
         ]
         faults += [
-            f"{name} is {value!r:.80}: expected a finite number of dollars above 0, or None"
+            f"{name} is {repr_of(value):.80}: expected a finite number of dollars above 0, or None"
             for name in _DOLLARS
             for value in [getattr(self, name)]
             if value is not None and not _is_amount(value)

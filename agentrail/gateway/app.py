@@ -48,6 +48,7 @@ from agentrail.host.host import Host
 from agentrail.host.host_lifespan import open_host
 from agentrail.host.host_options import HostOptions, decide_host_options
 from agentrail.otp.child_specs import is_seconds
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.protocols.mcp_server import MCP
 
 ROUTES: Final[tuple[CallRoute, ...]] = (
@@ -392,17 +393,17 @@ def _check(
 def faults_of_own_options(given: Mapping[str, Any]) -> list[str]:
     """Return the faults in the options of `create_app`, each with its name. `auth` and host names are not checked."""
     faults = [
-        f"{name} is {given[name]!r:.80}: expected True or False"
+        f"{name} is {repr_of(given[name]):.80}: expected True or False"
         for name in ("inspector", "console")
         if name in given and type(given[name]) is not bool
     ]
     protocols, base_path = given.get("protocols", ()), given.get("base_path", "")
     if isinstance(protocols, str) or not isinstance(protocols, Sequence):
-        faults.append(f"protocols is {protocols!r:.80}: expected names, such as ('ai-ui',)")
+        faults.append(f"protocols is {repr_of(protocols):.80}: expected names, such as ('ai-ui',)")
     else:
         there_are = ", ".join(map(repr, PROTOCOLS))
         faults += [
-            f"protocols has {name!r:.80}, which is not served: expected one of {there_are}"
+            f"protocols has {repr_of(name):.80}, which is not served: expected one of {there_are}"
             for name in protocols
             if name not in tuple(PROTOCOLS)
         ]
@@ -411,14 +412,16 @@ def faults_of_own_options(given: Mapping[str, Any]) -> list[str]:
         if MCP in protocols and importlib.util.find_spec("mcp") is None:
             faults.append(f"protocols has 'mcp', and the library is missing: {install_command('mcp')}")
     if "heartbeat" in given and not is_seconds(given["heartbeat"], above_zero=True):
-        faults.append(f"heartbeat is {given['heartbeat']!r:.80}: expected seconds above 0")
+        faults.append(f"heartbeat is {repr_of(given['heartbeat']):.80}: expected seconds above 0")
     node_ca = given.get("node_ca")
     if not isinstance(node_ca, str | os.PathLike | None):
-        faults.append(f"node_ca is {node_ca!r:.80}: expected the path of a file with certificates, or None")
+        faults.append(
+            f"node_ca is {repr_of(node_ca):.80}: expected the path of a file with certificates, or None"
+        )
     if "drain_delay" in given and not is_seconds(given["drain_delay"]):
-        faults.append(f"drain_delay is {given['drain_delay']!r:.80}: expected seconds >= 0")
+        faults.append(f"drain_delay is {repr_of(given['drain_delay']):.80}: expected seconds >= 0")
     if not isinstance(base_path, str) or (
         base_path and (not base_path.startswith("/") or base_path.endswith("/"))
     ):
-        faults.append(f"base_path is {base_path!r:.80}: expected a path such as '/agents', or nothing")
+        faults.append(f"base_path is {repr_of(base_path):.80}: expected a path such as '/agents', or nothing")
     return faults

@@ -24,7 +24,7 @@ from agentrail.frozen import EMPTY, canonical_json, not_json, thawed, too_large
 from agentrail.host.identity import OWN_KEYS, SessionOwner, fault_of_name, user_data_of
 from agentrail.host.quotas import Limits
 from agentrail.messages import Image, JsonObject, Message, SessionId, ToolMessage
-from agentrail.otp.guarded_calls import call_guarded, is_async
+from agentrail.otp.guarded_calls import call_guarded, is_async, repr_of
 from agentrail.runtime.crashes import raise_what_travels
 from agentrail.runtime.keywords import GivesOptions
 from agentrail.runtime.model_lookup import string_of
@@ -122,7 +122,7 @@ class AgentProfile:
             OptionError: The operator's move: every fault of this profile.
         """
         faults = [*_faults_of_profile(self)]
-        OptionError.raise_for([f"profile {self.id!r:.140}: {fault}" for fault in faults])
+        OptionError.raise_for([f"profile {repr_of(self.id):.140}: {fault}" for fault in faults])
 
     @property
     def is_function(self) -> bool:
@@ -194,7 +194,7 @@ def check_agent_profiles(  # noqa: PLR0913 - all that a host is told of its prof
     is_open = is_async(resolve)
     if not is_open and resolve is not None:
         faults.append(
-            f"resolve_profile is {resolve!r:.80}: expected an async function (`async def`) of ProfileContext"
+            f"resolve_profile is {repr_of(resolve):.80}: expected an async function (`async def`) of ProfileContext"
         )
     faults += _faults_of_default(default, by_id, is_open=is_open)
     names, found = _read_plugins(session_plugins)
@@ -223,7 +223,7 @@ def _faults_of_default(default: object, by_id: Mapping[str, AgentProfile], *, is
     if default is None or (is_open and fault_of_name("default_profile", default) is None):
         return
     if not isinstance(default, str) or default not in by_id:
-        yield f"default_profile is {default!r:.140}: expected the id of a profile, one of {', '.join(by_id)}"
+        yield f"default_profile is {repr_of(default):.140}: expected the id of a profile, one of {', '.join(by_id)}"
 
 
 async def resolve_profile(profiles: AgentProfiles, context: ProfileContext) -> AgentProfile | None:
@@ -389,30 +389,28 @@ def _faults_of_profile(profile: AgentProfile) -> Iterator[str]:
     if (fault := fault_of_name("id", given.id)) is not None:
         yield fault
     if not isinstance(given.name, str) or not given.name.strip():
-        yield f"name is {given.name!r:.80}: expected a display name"
+        yield f"name is {repr_of(given.name):.80}: expected a display name"
     if not isinstance(given.description, str):
-        yield f"description is {given.description!r:.80}: expected a text"
+        yield f"description is {repr_of(given.description):.80}: expected a text"
     window = given.context_window
     if window is not None and (type(window) is not int or window < 1):
-        yield f"context_window is {window!r:.80}: expected tokens, a whole number >= 1, or None"
-    if type(given.shared_workspace) is not bool:
-        yield f"shared_workspace is {given.shared_workspace!r:.80}: expected True or False"
+        yield f"context_window is {repr_of(window):.80}: expected tokens, a whole number >= 1, or None"
     if given.client_system not in ("append", "ignore", "refuse"):
-        yield f"client_system is {given.client_system!r:.80}: expected append, ignore or refuse"
-    for name in ("client_settings", "public"):
+        yield f"client_system is {repr_of(given.client_system):.80}: expected append, ignore or refuse"
+    for name in ("shared_workspace", "client_settings", "public"):
         if type(getattr(given, name)) is not bool:
-            yield f"{name} is {getattr(given, name)!r:.80}: expected True or False"
+            yield f"{name} is {repr_of(getattr(given, name)):.80}: expected True or False"
     if given.show_tools not in (None, "reasoning"):
-        yield f"show_tools is {given.show_tools!r:.80}: expected reasoning, or None"
+        yield f"show_tools is {repr_of(given.show_tools):.80}: expected reasoning, or None"
     if not isinstance(given.approvers, list | tuple) or any(
         fault_of_name("", one) for one in given.approvers
     ):
-        yield f"approvers is {given.approvers!r:.80}: expected a list of user ids, such as ['ann', 'bob']"
+        yield f"approvers is {repr_of(given.approvers):.80}: expected a list of user ids, such as ['ann', 'bob']"
     if not isinstance(given.expose, list | tuple) or not {"agent", "tools"}.issuperset(given.expose):
-        yield f"expose is {given.expose!r:.80}: expected a list of agent and tools"
+        yield f"expose is {repr_of(given.expose):.80}: expected a list of agent and tools"
     read: Any = given.resources
     if not isinstance(read, Mapping) or not all(isinstance(one, str) for row in read.items() for one in row):
-        yield f"resources is {read!r:.80}: expected names of tools by URI, such as {{'docs://{{name}}': 'read_doc'}}"
+        yield f"resources is {repr_of(read):.80}: expected names of tools by URI, such as {{'docs://{{name}}': 'read_doc'}}"
     if _is_fixed(given.options) and not isinstance(given.options, type):
         yield from _faults_of_options(_read(given.options))
     elif not is_async(given.options):
@@ -512,7 +510,7 @@ def check_given_history(history: object) -> tuple[Message, ...]:
         TooLarge: The caller's move: more than 1,000 messages, or 4 MB as JSON.
     """
     if not isinstance(history, list | tuple) or not all(isinstance(one, Message) for one in history):
-        message = f"history is {history!r:.200}: expected a sequence of UserMessage, AssistantMessage and ToolMessage"
+        message = f"history is {repr_of(history):.200}: expected a sequence of UserMessage, AssistantMessage and ToolMessage"
         raise OptionError([message])
     if len(history) > MAX_HISTORY_MESSAGES:
         message = f"history has {len(history):,} messages, at most {MAX_HISTORY_MESSAGES:,} are allowed: leave the oldest out"

@@ -1,7 +1,7 @@
 """Arguments and results of host hooks: frozen values. Mutable field values are copies for one hook."""
 
 import re
-from collections.abc import Mapping, Sequence, Set as AbstractSet
+from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
 from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
@@ -13,6 +13,7 @@ from agentrail.core.session.views import Status
 from agentrail.errors import OptionError
 from agentrail.frozen import EMPTY, frozen_json, not_json
 from agentrail.messages import CallId, JsonObject, Message, SessionId
+from agentrail.otp.guarded_calls import repr_of
 
 RequestKind: TypeAlias = Literal["chat", "stream", "prompt"]
 """How a request's answer is returned: awaited, streamed, or not at all."""
@@ -191,26 +192,22 @@ class HandledResponse:
         object.__setattr__(self, "body", frozen_json(self.body))
         object.__setattr__(self, "headers", MappingProxyType(dict(self.headers)))
 
-    def _faults(self) -> list[str]:
+    def _faults(self) -> Iterator[str]:
         given: Any = self  # mypy takes the annotations at their word, and those are in doubt here
-        faults = []
         if not isinstance(given.body, Mapping):
-            faults.append(f"body is {given.body!r:.200}: expected a JSON object")
+            yield f"body is {repr_of(given.body):.200}: expected a JSON object"
         elif (fault := not_json(given.body)) is not None:
-            faults.append(f"body is not JSON: {fault}")
+            yield f"body is not JSON: {fault}"
         if type(given.status) is not int or given.status not in STATUSES:
-            faults.append(
-                f"status is {given.status!r:.50}: expected one of {', '.join(map(str, sorted(STATUSES)))}"
-            )
+            yield f"status is {repr_of(given.status):.50}: expected one of {', '.join(map(str, sorted(STATUSES)))}"
         if not isinstance(given.headers, Mapping):
-            faults.append(f"headers are {given.headers!r:.200}: expected a mapping of names to values")
-            return faults
+            yield f"headers are {repr_of(given.headers):.200}: expected a mapping of names to values"
+            return
         for name, value in given.headers.items():
             if not isinstance(name, str) or not _HEADER.fullmatch(name):
-                faults.append(f"header {name!r:.80}: expected retry-after, www-authenticate or x-…")
+                yield f"header {repr_of(name):.80}: expected retry-after, www-authenticate or x-…"
             elif not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
-                faults.append(f"header {name!r} is {value!r:.80}: expected printable ASCII on one line")
-        return faults
+                yield f"header {name!r} is {repr_of(value):.80}: expected printable ASCII on one line"
 
 
 @frozen(kw_only=True)
@@ -293,7 +290,7 @@ class AttachmentText:
         """
         given: Any = self.context_text
         if given is not None and not isinstance(given, str):
-            raise OptionError([f"context_text is {given!r:.200}: expected a text, or None"])
+            raise OptionError([f"context_text is {repr_of(given):.200}: expected a text, or None"])
 
 
 @frozen(kw_only=True)
@@ -375,7 +372,7 @@ class Allow:
             return
         if not isinstance(given, Mapping):
             raise OptionError(
-                [f"input is {given!r:.200}: expected a JSON object, or None to run the original call"]
+                [f"input is {repr_of(given):.200}: expected a JSON object, or None to run the original call"]
             )
         fault = not_json(given)
         if fault is not None:
@@ -400,4 +397,4 @@ class Deny:
         """
         given: Any = self.reason
         if not isinstance(given, str) or not given.strip():
-            raise OptionError([f"reason is {given!r:.200}: expected text for the model"])
+            raise OptionError([f"reason is {repr_of(given):.200}: expected text for the model"])

@@ -28,7 +28,7 @@ from agentrail.host.quotas import Limits
 from agentrail.host.requests import OnDisconnect
 from agentrail.host.webhooks import Webhooks
 from agentrail.otp.child_specs import is_seconds
-from agentrail.otp.guarded_calls import is_async
+from agentrail.otp.guarded_calls import is_async, repr_of
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.persistence import Durability
 from agentrail.runtime.supervisor import SessionSupervisor
@@ -172,24 +172,24 @@ def _faults_of(options: Any) -> Iterator[str]:
         ("check_timeout", False),
     ):
         if not is_seconds(getattr(given, name), above_zero=not zero):
-            yield f"{name} is {getattr(given, name)!r:.80}: expected seconds {'from' if zero else 'above'} 0"
+            yield f"{name} is {repr_of(getattr(given, name)):.80}: expected seconds {'from' if zero else 'above'} 0"
     if given.idle_after is not None and not is_seconds(given.idle_after, above_zero=True):
-        yield f"idle_after is {given.idle_after!r:.80}: expected seconds above 0, or None"
+        yield f"idle_after is {repr_of(given.idle_after):.80}: expected seconds above 0, or None"
     yield from faults_of_durability(given.durability)
     yield from faults_of_node(given.advertise, given.lease)
     if given.public_url is not None and not is_public_url(given.public_url):
-        yield f"public_url is {shown_address(given.public_url)!r:.200}: expected https://host, or http on loopback, without a query"
+        yield f"public_url is {repr_of(shown_address(given.public_url)):.200}: expected https://host, or http on loopback, without a query"
     if given.on_disconnect not in get_args(OnDisconnect):
-        yield f"on_disconnect is {given.on_disconnect!r:.80}: expected 'continue' or 'abort'"
+        yield f"on_disconnect is {repr_of(given.on_disconnect):.80}: expected 'continue' or 'abort'"
     if not isinstance(given.limits, Limits):
-        yield f"limits is {given.limits!r:.80}: expected Limits(…)"
+        yield f"limits is {repr_of(given.limits):.80}: expected Limits(…)"
     elif given.limits.has_day_budgets and (given.store is None or given.supervisor is not None):
         yield "limits set a daily budget, which needs a store, because spending is read from journals: configure one"
     if given.on_plugin_error is not None and not callable(given.on_plugin_error):
-        yield f"on_plugin_error is {given.on_plugin_error!r:.80}: expected a function of plugin, hook and error"
+        yield f"on_plugin_error is {repr_of(given.on_plugin_error):.80}: expected a function of plugin, hook and error"
     yield from faults_of_context_providers(given.context_providers)
     if given.supervisor is not None and not isinstance(given.supervisor, SessionSupervisor):
-        yield f"supervisor is {given.supervisor!r:.80}: expected the result of open_supervisor, or None"
+        yield f"supervisor is {repr_of(given.supervisor):.80}: expected the result of open_supervisor, or None"
     yield from faults_of_memories(given.memories)
     yield from faults_of_notes(given.notes)
     yield from faults_of_knowledge(given.knowledge)
@@ -199,9 +199,9 @@ def _faults_of(options: Any) -> Iterator[str]:
     if given.supervisor is not None and (given.mcp or any(one is not None for one in shared)):
         yield "memories, notes, knowledge, an embedder, telemetry, an audit log or MCP servers cannot be combined with supervisor, which has its own: pass them to open_supervisor"
     if given.webhooks is not None and not isinstance(given.webhooks, Webhooks):
-        yield f"webhooks are {given.webhooks!r:.80}: expected Webhooks(secret=…), or None"
+        yield f"webhooks are {repr_of(given.webhooks):.80}: expected Webhooks(secret=…), or None"
     if given.commands is not None and not isinstance(given.commands, CommandRegistry):
-        yield f"commands is {given.commands!r:.80}: expected a CommandRegistry, or None"
+        yield f"commands is {repr_of(given.commands):.80}: expected a CommandRegistry, or None"
     yield from _faults_of_checks(given.readiness_checks)
 
 
@@ -236,13 +236,13 @@ def faults_of_option(name: str, value: object) -> list[str]:
 
 def _faults_of_checks(checks: Any) -> Iterator[str]:
     if not isinstance(checks, Mapping):
-        yield f"readiness_checks are {checks!r:.200}: expected names and async functions"
+        yield f"readiness_checks are {repr_of(checks):.200}: expected names and async functions"
         return
     for name, check in checks.items():
         if not isinstance(name, str) or not name or name in _OWN_CHECKS:
-            yield f"readiness_checks have {name!r:.80}: expected a name other than {',  '.join(_OWN_CHECKS)}"
+            yield f"readiness_checks have {repr_of(name):.80}: expected a name other than {',  '.join(_OWN_CHECKS)}"
         elif not is_async(check):
-            yield f"readiness_checks[{name!r}] is {check!r:.80}: expected an async function (`async def`)"
+            yield f"readiness_checks[{name!r}] is {repr_of(check):.80}: expected an async function (`async def`)"
 
 
 def is_public_url(value: object) -> bool:

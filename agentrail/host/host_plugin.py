@@ -22,7 +22,7 @@ from agentrail.host.hook_payloads import (
     HandledResponse,
     RequestContext,
 )
-from agentrail.otp.guarded_calls import is_async
+from agentrail.otp.guarded_calls import is_async, repr_of
 
 HOST_HOOKS: Final[tuple[str, ...]] = (
     "start",
@@ -114,7 +114,7 @@ def check_host_plugins(plugins: Iterable[Any]) -> tuple[HostPlugin, ...]:
     for place, plugin in enumerate(given):
         if not isinstance(plugin, HostPlugin):
             faults.append(
-                f"plugins[{place}] is {plugin!r:.200}: expected an object of a subclass of HostPlugin"
+                f"plugins[{place}] is {repr_of(plugin):.200}: expected an object of a subclass of HostPlugin"
             )
             continue
         faults += [f"plugins[{place}] {type(plugin).__name__}: {fault}" for fault in faults_of_plugin(plugin)]
@@ -129,14 +129,14 @@ def check_host_plugins(plugins: Iterable[Any]) -> tuple[HostPlugin, ...]:
 def faults_of_plugin(plugin: HostPlugin) -> Iterator[str]:
     given: Any = plugin  # mypy takes the annotations at their word, and those are in doubt here
     if not isinstance(given.name, str) or not given.name.strip():
-        yield f"name is {given.name!r:.80}: set `name` to a text that no other plugin of the host has"
+        yield f"name is {repr_of(given.name):.80}: set `name` to a text that no other plugin of the host has"
     if not isinstance(given.version, str):
-        yield f"version is {given.version!r:.80}: expected a text such as '1.2.0'"
+        yield f"version is {repr_of(given.version):.80}: expected a text such as '1.2.0'"
     if type(given.priority) is not int:
-        yield f"priority is {given.priority!r:.80}: expected a whole number; higher runs first"
+        yield f"priority is {repr_of(given.priority):.80}: expected a whole number; higher runs first"
     for flag in ("critical", "fail_closed"):
         if type(getattr(given, flag)) is not bool:
-            yield f"{flag} is {getattr(given, flag)!r:.80}: expected True or False"
+            yield f"{flag} is {repr_of(getattr(given, flag)):.80}: expected True or False"
     yield from _faults_of_hooks(plugin)
     yield from _faults_of_timeouts(given.timeouts)
     if given.critical is True and not overrides(plugin, "intercept_chat_request"):
@@ -148,7 +148,7 @@ def faults_of_plugin(plugin: HostPlugin) -> Iterator[str]:
 
 def faults_of_context_providers(given: Any) -> Iterator[str]:
     if isinstance(given, str) or not isinstance(given, Sequence) or not all(map(is_async, given)):
-        yield f"context_providers are {given!r:.200}: expected a sequence of async functions (`async def`)"
+        yield f"context_providers are {repr_of(given):.200}: expected a sequence of async functions (`async def`)"
 
 
 def _faults_of_hooks(plugin: HostPlugin) -> Iterator[str]:
@@ -164,14 +164,14 @@ def _faults_of_hooks(plugin: HostPlugin) -> Iterator[str]:
 
 def _faults_of_timeouts(timeouts: Any) -> Iterator[str]:
     if not isinstance(timeouts, Mapping):
-        yield f"timeouts are {timeouts!r:.200}: expected hook names and seconds"
+        yield f"timeouts are {repr_of(timeouts):.200}: expected hook names and seconds"
         return
     for hook, seconds in timeouts.items():
         if hook not in HOST_HOOKS:
             near = difflib.get_close_matches(str(hook), HOST_HOOKS, n=1, cutoff=0.4)
             meant = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(HOST_HOOKS)}"
-            yield f"timeouts[{hook!r:.80}] is not for a hook: {meant}"
+            yield f"timeouts[{repr_of(hook):.80}] is not for a hook: {meant}"
         elif hook == "background":
             yield "timeouts['background']: it runs until the host stops, without a timeout"
         elif isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
-            yield f"timeouts[{hook!r}] is {seconds!r:.80}: expected seconds above 0"
+            yield f"timeouts[{hook!r}] is {repr_of(seconds):.80}: expected seconds above 0"

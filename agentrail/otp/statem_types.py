@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from agentrail.errors import InvalidSpec
 from agentrail.otp.exits import ExitReason, Normal
+from agentrail.otp.guarded_calls import show
 from agentrail.otp.timers import NO_TIMERS, TimerIndex, TimerKey, TimerKind
 
 Clock: TypeAlias = Callable[[], float]
@@ -354,7 +355,7 @@ PostponeOverflow: TypeAlias = Literal["refuse", "stop"]
 def check_bound(field_name: str, value: object) -> None:
     """Raise InvalidSpec unless this is a positive number of messages."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        message = f"{field_name} is {value!r}: expected an integer >= 1"
+        message = f"{field_name} is {show(value)}: expected an integer >= 1"
         raise InvalidSpec(message, code="invalid_mailbox", field=field_name)
 
 
@@ -365,7 +366,7 @@ def _is_bound(_: object, attribute: "Attribute[int]", value: object) -> None:
 def _is_overflow(_: object, attribute: "Attribute[PostponeOverflow]", value: object) -> None:
     allowed = get_args(PostponeOverflow)
     if value not in allowed:
-        message = f"{attribute.name} is {value!r}: expected one of {', '.join(map(repr, allowed))}"
+        message = f"{attribute.name} is {show(value)}: expected one of {', '.join(map(repr, allowed))}"
         raise InvalidSpec(message, code="invalid_mailbox", field=attribute.name)
 
 

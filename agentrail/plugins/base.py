@@ -14,6 +14,7 @@ from agentrail.core.stack.plugin_state import StateType
 from agentrail.core.values.port_members import offers
 from agentrail.errors import PluginError
 from agentrail.messages import JsonObject
+from agentrail.otp.guarded_calls import repr_of
 
 S = TypeVar("S")
 M = TypeVar("M", bound=Callable[..., Action[Any]])
@@ -215,9 +216,7 @@ def action_type(action: object) -> ActionType:
         TypeError: Your move: the object is not an action.
     """
     if type(action) not in ACTIONS:
-        message = (
-            f"{action!r} is not an action: expected one of {', '.join(known.__name__ for known in ACTIONS)}"
-        )
+        message = f"{repr_of(action)} is not an action: expected one of {', '.join(known.__name__ for known in ACTIONS)}"
         raise TypeError(message)
     return type(action)
 

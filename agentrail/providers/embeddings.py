@@ -2,12 +2,12 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
 from agentrail.abc import MAX_EMBEDDED, Secret
 from agentrail.errors import OptionError, ProtocolError
-from agentrail.otp.guarded_calls import call_guarded
+from agentrail.otp.guarded_calls import call_guarded, repr_of
 from agentrail.providers.failures import Vendor
 from agentrail.providers.http import MAX_EVENT_BYTES, HttpClients, Post
 from agentrail.providers.json_text import decode_json, shown
@@ -43,9 +43,9 @@ class OpenAIEmbedder:
         Raises:
             OptionError: Your move: an empty name, an invalid dimension, an invalid address, or a key or a header that cannot be sent.
         """
-        faults = _faults_of_embedder(model, dimension, base_url)
-        key = (api_key.reveal() if isinstance(api_key, Secret) else api_key or "").strip()
-        OptionError.raise_for(faults)
+        OptionError.raise_for([*_faults_of_embedder(model, dimension, base_url)])
+        given = api_key.reveal() if isinstance(api_key, Secret) else api_key
+        key = given.strip() if isinstance(given, str) else given
         # Checked as by a provider, which repeats no credential.
         ProviderOptions.parse({"api_key": key or None, "headers": headers, "base_url": base_url})
         self._model = model
@@ -128,13 +128,11 @@ def _vectors_in(text: str, count: int, dimension: int) -> list[list[float]]:
     return [found[number] for number in range(count)]
 
 
-def _faults_of_embedder(model: Any, dimension: Any, base_url: Any) -> list[str]:
-    faults = []
+def _faults_of_embedder(model: Any, dimension: Any, base_url: Any) -> Iterator[str]:
     if not isinstance(model, str) or not model:
-        faults.append(f"model is {model!r:.80}: expected the name of a model of embeddings")
+        yield f"model is {repr_of(model):.80}: expected the name of a model of embeddings"
     if type(dimension) is not int or dimension < 1:
-        faults.append(f"dimension is {dimension!r:.80}: expected a whole number >= 1")
+        yield f"dimension is {repr_of(dimension):.80}: expected a whole number >= 1"
     is_address = isinstance(base_url, str) and base_url.startswith(("https://", "http://"))
     if not is_address and "@" not in str(base_url):  # otherwise it may hold a password
-        faults.append(f"base_url is {base_url!r:.80}: expected https://host/path, without /embeddings")
-    return faults
+        yield f"base_url is {repr_of(base_url):.80}: expected https://host/path, without /embeddings"

@@ -10,6 +10,7 @@ from typing import Final
 from attrs import define
 
 from agentrail.errors import OptionError
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.private_paths import keep_private
 from agentrail.stores.data_directory import expand_home
 from agentrail.stores.sqlite_files import sync_directory
@@ -25,7 +26,8 @@ def path_of_audit(name: object, store: object) -> Path:
         return beside.with_name(f"{beside.name}.audit.jsonl")
     if isinstance(name, str) and name.startswith("file:") and name != "file:":
         return expand_home(name.removeprefix("file:"))
-    raise OptionError([f"audit is {name!r:.80}: expected 'file:PATH', or 'store' for a store in a file"])
+    fault = f"audit is {repr_of(name):.80}: expected 'file:PATH', or 'store' for a store in a file"
+    raise OptionError([fault])
 
 
 @define(eq=False)

@@ -14,6 +14,7 @@ from agentrail.abc.knowledge import KnowledgeStore
 from agentrail.abc.notes import NoteStore
 from agentrail.abc.recall import RecallStore
 from agentrail.errors import OptionError
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.stores.data_directory import expand_home, find_data_directory
 from agentrail.stores.notes_files import NoteFiles
 from agentrail.stores.recall_memory import InMemoryNotes, InMemoryRecall
@@ -44,7 +45,7 @@ def faults_of_memories(memories: object) -> list[str]:
         is_name = bool(colon) and (scheme == "sqlite" or (scheme == "memory" and not rest))
         return [] if is_name else _faults_of_database("memories", memories, MEMORY_NAMES)
     if memories is not None and not (hasattr(memories, "search") and hasattr(memories, "forget")):
-        return [f"memories is {memories!r:.80}: expected {MEMORY_NAMES}, or a RecallStore"]
+        return [f"memories is {repr_of(memories):.80}: expected {MEMORY_NAMES}, or a RecallStore"]
     return []
 
 
@@ -93,7 +94,7 @@ def faults_of_notes(notes: object) -> list[str]:
         is_name = notes == "memory:" or (scheme == "files" and bool(rest))
         return [] if is_name else _faults_of_database("notes", notes, NOTES_NAMES)
     if notes is not None and not (hasattr(notes, "change") and hasattr(notes, "forget")):
-        return [f"notes is {notes!r:.80}: expected {NOTES_NAMES}, or a NoteStore"]
+        return [f"notes is {repr_of(notes):.80}: expected {NOTES_NAMES}, or a NoteStore"]
     return []
 
 
@@ -103,7 +104,8 @@ def faults_of_embedder(embedder: object) -> list[str]:
     name, dimension = getattr(embedder, "name", None), getattr(embedder, "dimension", None)
     is_one = callable(getattr(embedder, "embed", None)) and isinstance(name, str) and bool(name)
     if not is_one or type(dimension) is not int or dimension < 1:
-        return [f"embedder is {embedder!r:.80}: expected an Embedder, with a name, a dimension and embed()"]
+        expected = "an Embedder, with a name, a dimension and embed()"
+        return [f"embedder is {repr_of(embedder):.80}: expected {expected}"]
     return [] if has_numpy() else [no_numpy()]
 
 
@@ -163,14 +165,11 @@ KNOWLEDGE_DIRECTORY: Final = "knowledge"
 
 
 def faults_of_knowledge(knowledge: object) -> list[str]:
-    if isinstance(knowledge, str):
-        fault = f"knowledge is {knowledge!r:.80}: expected 'sqlite:' or 'sqlite:DIRECTORY'"
-        return [] if knowledge.startswith("sqlite:") else [fault]
-    if knowledge is not None and not (hasattr(knowledge, "search") and hasattr(knowledge, "bases")):
-        return [
-            f"knowledge is {knowledge!r:.80}: expected 'sqlite:' or 'sqlite:DIRECTORY', or a KnowledgeStore"
-        ]
-    return []
+    is_name = isinstance(knowledge, str) and knowledge.startswith("sqlite:")
+    if knowledge is None or is_name or (hasattr(knowledge, "search") and hasattr(knowledge, "bases")):
+        return []
+    names = "'sqlite:' or 'sqlite:DIRECTORY'"
+    return [f"knowledge is {repr_of(knowledge):.80}: expected {names}, or a KnowledgeStore"]
 
 
 def directory_of_knowledge(

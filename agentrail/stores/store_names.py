@@ -137,7 +137,7 @@ def faults_of_node(advertise: object, lease: object) -> Iterator[str]:
     if not is_seconds(lease) or not MIN_LEASE_SECONDS <= lease <= MAX_LEASE_SECONDS:
         yield f"lease is {repr_of(lease):.80}: expected seconds from {MIN_LEASE_SECONDS:g} to {MAX_LEASE_SECONDS:g}"
     if advertise != "" and not is_node_address(advertise):
-        yield f"advertise is {shown_address(advertise)!r:.200}: expected the address under which other nodes reach this one, such as 'http://10.0.0.7:8700'"
+        yield f"advertise is {repr_of(shown_address(advertise)):.200}: expected the address under which other nodes reach this one, such as 'http://10.0.0.7:8700'"
 
 
 def is_node_address(value: object) -> bool:

@@ -1,6 +1,6 @@
 """Spans of all sessions for an official exporter of OpenTelemetry. The library is patched nowhere, and imported when telemetry opens."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, Literal
 
@@ -15,6 +15,7 @@ from agentrail.distribution import install_command
 from agentrail.errors import OptionError
 from agentrail.events import Event, SessionStart
 from agentrail.messages import SessionId
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.telemetry.otel_variables import is_address, is_installed, is_share
 from agentrail.telemetry.reader import HeardEvent
 
@@ -48,19 +49,19 @@ class OpenTelemetry:
     propagate: Literal["providers"] | None = None
 
     def __attrs_post_init__(self) -> None:
+        OptionError.raise_for([*self._faults()])
+
+    def _faults(self) -> Iterator[str]:
         given: Any = self  # annotations cannot be trusted here
-        faults = []
         if not is_installed("opentelemetry.exporter.otlp.proto.http"):
-            faults.append(f"telemetry needs the official libraries: {install_command('otel')}")
+            yield f"telemetry needs the official libraries: {install_command('otel')}"
         if isinstance(given.sample, str) or not is_share(given.sample):
-            faults.append(f"sample of telemetry is {given.sample!r:.80}: expected a number from 0 to 1")
-        if given.propagate not in {None, "providers"}:
-            faults.append(f"propagate of telemetry is {given.propagate!r:.80}: expected 'providers', or None")
+            yield f"sample of telemetry is {repr_of(given.sample):.80}: expected a number from 0 to 1"
+        if given.propagate not in (None, "providers"):
+            yield f"propagate of telemetry is {repr_of(given.propagate):.80}: expected 'providers', or None"
         is_exporter = given.exporter is None or callable(getattr(given.exporter, "export", None))
         if not is_exporter and not is_address(given.exporter):
-            said = f"exporter of telemetry is {given.exporter!r:.200}"
-            faults.append(f"{said}: expected an address, or a SpanExporter")
-        OptionError.raise_for(faults)
+            yield f"exporter of telemetry is {repr_of(given.exporter):.200}: expected an address, or a SpanExporter"
 
     def consumer(self, scrub: Callable[[str], str] = str) -> "SpanConsumer":
         """Return a consumer for one supervisor.
@@ -88,7 +89,7 @@ class OpenTelemetry:
 
 def faults_of_telemetry(given: object) -> list[str]:
     is_right = given is None or isinstance(given, OpenTelemetry)
-    return [] if is_right else [f"telemetry is {given!r:.80}: expected OpenTelemetry(…), or None"]
+    return [] if is_right else [f"telemetry is {repr_of(given):.80}: expected OpenTelemetry(…), or None"]
 
 
 class SpanConsumer:

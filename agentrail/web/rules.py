@@ -9,6 +9,7 @@ import idna
 from attrs import field, frozen
 
 from agentrail.errors import OptionError
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.web.url_policy import (
     MAX_WEB_URL_CHARACTERS,
     NOWHERE_ELSE,
@@ -68,8 +69,8 @@ class WebRules:
     def __attrs_post_init__(self) -> None:
         """Validate the rules."""
         faults = [
-            f"{one!r:.40} is not a port: expected a whole number from 1 to {_MAX_PORT}"
-            for one in sorted(self.ports, key=repr)
+            f"{repr_of(one):.40} is not a port: expected a whole number from 1 to {_MAX_PORT}"
+            for one in sorted(self.ports, key=repr_of)
             if type(one) is not int or not 0 < one <= _MAX_PORT
         ]
         if self.proxy and not re.fullmatch(r"https?://[!-~]+", self.proxy):
@@ -100,9 +101,8 @@ def read_domain(name: Any) -> str:
             return read_host(_ascii_host(name.removeprefix("*.").strip(".")), "it")[0]
         except AddressRefused:
             pass
-    raise OptionError(
-        [f"{name!r:.80} is not a domain: expected a name such as 'example.com', without https:// and path"]
-    )
+    fault = f"{repr_of(name):.80} is not a domain: expected a name such as 'example.com', without https:// and path"
+    raise OptionError([fault])
 
 
 def is_below(host: str, domains: Iterable[str]) -> bool:

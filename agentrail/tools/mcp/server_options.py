@@ -12,6 +12,7 @@ from attrs import field, fields, frozen
 from agentrail.abc import Secret
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import OptionError
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.wire.sandbox_address import is_loopback_host
 
 HintsPolicy = Literal["ignore", "trust"]
@@ -133,7 +134,7 @@ class McpServer:
 
     def __attrs_post_init__(self) -> None:
         faults = tuple(faults_of_server({one.name: getattr(self, one.name) for one in fields(McpServer)}))
-        OptionError.raise_for([f"MCP server {self.name!r:.80}: {fault}" for fault in faults])
+        OptionError.raise_for([f"MCP server {repr_of(self.name):.80}: {fault}" for fault in faults])
 
     def wants(self, tool: str) -> bool:
         """Return whether one of the patterns of `tools` matches a name of the server."""
@@ -176,7 +177,7 @@ def faults_of_server(given: Mapping[str, Any]) -> Iterator[str]:
     if bool(command) == bool(url):
         yield 'it needs either command = ["program", …] or url = "https://…", and not both'
     if command and not (_are_texts(command) and command[0]):
-        yield f"command is {command!r:.200}: expected a program and its arguments, as texts without NUL"
+        yield f"command is {repr_of(command):.200}: expected a program and its arguments, as texts without NUL"
     if url:
         yield from _faults_of_url(url)
     if given.get("sandbox") and not command:
@@ -194,7 +195,7 @@ def faults_of_server(given: Mapping[str, Any]) -> Iterator[str]:
         ):
             yield f"{key}: expected texts or secrets, by name"
     if not _are_texts(given.get("tools", ("*",))):
-        yield f'tools is {given["tools"]!r:.200}: expected names or patterns, such as ["search", "read_*"]'
+        yield f'tools is {repr_of(given["tools"]):.200}: expected names or patterns, such as ["search", "read_*"]'
     effects = given.get("effects", {})
     if not isinstance(effects, Mapping) or not set(effects.values()) <= {"pure", "idempotent", "once"}:
         yield "effects: expected pure, idempotent or once, by the server's tool names"
@@ -206,16 +207,16 @@ def faults_of_server(given: Mapping[str, Any]) -> Iterator[str]:
         ("scope", (None, *get_args(ServerScope))),
     ):
         if given.get(key, known[0]) not in known:
-            yield f"{key} is {given[key]!r:.80}: expected one of {', '.join(filter(None, known))}"
+            yield f"{key} is {repr_of(given[key]):.80}: expected one of {', '.join(filter(None, known))}"
     for key in ("connect_timeout", "timeout_seconds", "max_message_bytes"):
         value = given.get(key, 1)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-            yield f"{key} is {value!r:.80}: expected a number above 0"
-    if given.get("roots") is True and given.get("scope") not in {None, "session"}:
-        yield f'scope is {given["scope"]!r:.80}: with roots each session has a server of its own, use "session"'
+            yield f"{key} is {repr_of(value):.80}: expected a number above 0"
+    if given.get("roots") is True and given.get("scope") not in (None, "session"):
+        yield f'scope is {repr_of(given["scope"]):.80}: with roots each session has a server of its own, use "session"'
     for key in ("required", "sandbox", "allow_private", "instructions", "roots", "sampling"):
         if not isinstance(given.get(key, False), bool):
-            yield f"{key} is {given[key]!r:.80}: expected true or false"
+            yield f"{key} is {repr_of(given[key]):.80}: expected true or false"
 
 
 def faults_of_login(url: object, client: object, scope: object, *, has_login: bool) -> Iterator[str]:
@@ -233,22 +234,22 @@ def faults_of_oauth(given: Mapping[str, Any]) -> Iterator[str]:
     for key in ("client_id", "issuer"):
         value = given.get(key)
         if value is not None and not (isinstance(value, str) and value):
-            yield f"oauth.{key} is {value!r:.80}: expected a text"
+            yield f"oauth.{key} is {repr_of(value):.80}: expected a text"
     if given.get("issuer") is not None:
         yield from (f"oauth.issuer: {fault}" for fault in _faults_of_url(given["issuer"]))
     document = given.get("client_metadata_url")
     if document is not None and not (
         isinstance(document, str) and re.fullmatch(r"https://[^/\s]+/[^\s#]+", document)
     ):
-        yield f"oauth.client_metadata_url is {document!r:.80}: expected https://host/path"
+        yield f"oauth.client_metadata_url is {repr_of(document):.80}: expected https://host/path"
     elif document is not None and given.get("client_id") is not None:
         yield "oauth has both client_id and client_metadata_url: give one of the two"
     scopes = given.get("scopes", ())
     if scopes and not (_are_texts(scopes) and all(re.fullmatch(r"[!#-\[\]-~]+", one) for one in scopes)):
-        yield f'oauth.scopes is {scopes!r:.200}: expected scopes, such as ["read", "write"]'
+        yield f'oauth.scopes is {repr_of(scopes):.200}: expected scopes, such as ["read", "write"]'
     grant = given.get("grant", "authorization_code")
     if grant not in get_args(Grant):
-        yield f"oauth.grant is {grant!r:.80}: expected one of {', '.join(get_args(Grant))}"
+        yield f"oauth.grant is {repr_of(grant):.80}: expected one of {', '.join(get_args(Grant))}"
     if given.get("client_id") is None and (
         given.get("client_secret") is not None or grant == "client_credentials"
     ):
