@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 from attrs import frozen
 
+from agentrail.core.policy.budget import is_amount
 from agentrail.errors import OptionError
 from agentrail.frozen import MAX_LEVELS
 from agentrail.messages import MAX_PROMPT_BYTES
@@ -90,16 +91,12 @@ class Limits:
             f"{name} is {repr_of(value):.80}: expected a finite number of dollars above 0, or None"
             for name in _DOLLARS
             for value in [getattr(self, name)]
-            if value is not None and not _is_amount(value)
+            if value is not None and not (is_amount(value) and value > 0)
         ]
         OptionError.raise_for(faults)
 
 
 _DOLLARS: Final = ("cost_per_day_usd", "tenant_cost_per_day_usd", "cost_per_cycle_usd")
-
-
-def _is_amount(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 
 _BOUNDS: Final[dict[str, tuple[int, float]]] = {

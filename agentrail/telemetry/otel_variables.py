@@ -79,7 +79,7 @@ def is_share(value: object) -> bool:
     """Return whether this is a number from 0 to 1."""
     try:
         return not isinstance(value, bool) and 0 <= float(value) <= 1  # type: ignore[arg-type]  # what it is not, it refuses
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return False
 
 

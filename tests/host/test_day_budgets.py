@@ -125,7 +125,7 @@ def test_it_is_refused_exactly_when_the_exact_sum_has_reached_the_limit(amounts,
 def test_a_budget_that_is_no_amount_is_refused():
     """With its name, and what it takes. One needs journals: a host without a store of its own says so when it is made."""
     for name in ("cost_per_day_usd", "tenant_cost_per_day_usd", "cost_per_cycle_usd"):
-        for bad in (-1, 0, True, "5", float("inf"), float("nan")):
+        for bad in (-1, 0, True, "5", float("inf"), float("nan"), 10**400):
             said = f"^{name} is .*: expected a finite number of dollars above 0, or None"
             with pytest.raises(OptionError, match=said):
                 Limits(**{name: bad})

@@ -61,6 +61,7 @@ def plain(_self, _ctx):
         ({"timeouts": {"background": 5}}, "timeouts['background']: it runs until the host stops"),
         ({"timeouts": {"stop": 0}}, "timeouts['stop'] is 0: expected seconds above 0"),
         ({"timeouts": {"stop": True}}, "timeouts['stop'] is True"),
+        ({"timeouts": {"stop": 10**400}}, "timeouts['stop'] is 1000"),
         ({"timeouts": {"stop": float("inf")}}, "timeouts['stop'] is inf"),
         ({"timeouts": {"stop": float("nan")}}, "timeouts['stop'] is nan"),
         ({"context_providers": 5}, "context_providers are 5: expected a sequence of async functions"),

@@ -78,6 +78,7 @@ def test_other_variables_are_named_once_as_not_read(caplog):
     ("given", "said"),
     [
         ({"sample": 2}, "sample of telemetry is 2: expected a number from 0 to 1"),
+        ({"sample": 10**400}, "sample of telemetry is 1000"),
         ({"sample": True}, "sample of telemetry is True"),
         (
             {"exporter": "localhost"},

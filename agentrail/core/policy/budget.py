@@ -44,9 +44,9 @@ class Budget:
     def __attrs_post_init__(self) -> None:
         """Refuse a budget without a limit, or with one that cannot be met."""
         cost, tokens, switch = self.max_cost_usd, self.max_total_tokens, self.allow_unknown_prices
-        is_amount = cost is None or (_is_amount(cost) and cost > 0)
+        is_right_cost = cost is None or (is_amount(cost) and cost > 0)
         checks = (
-            ("max_cost_usd", cost, is_amount, "a finite number of dollars above 0, or None"),
+            ("max_cost_usd", cost, is_right_cost, "a finite number of dollars above 0, or None"),
             ("max_total_tokens", tokens, tokens is None or _is_count(tokens), "a whole number >= 1, or None"),
             ("allow_unknown_prices", switch, isinstance(switch, bool), "True or False"),
         )
@@ -86,7 +86,7 @@ class Price(Value, frozen=True, kw_only=True):
             is_left_out = price is None and name.startswith("cache")
             # The fast path is a plain number: a provider makes a price each time it is asked.
             if not is_left_out and not (
-                (type(price) in {int, float} and 0 <= price <= sys.float_info.max) or _is_amount(price)
+                (type(price) in {int, float} and 0 <= price <= sys.float_info.max) or is_amount(price)
             ):
                 faults.append(
                     f"price.{name} is {repr_of(price):.200}: expected a finite number of dollars per million tokens, >= 0"
@@ -424,7 +424,7 @@ def _without(ledger: Ledger, reservation_id: ReservationId) -> tuple[tuple[Reser
     return tuple(entry for entry in ledger.open if entry[0] != reservation_id)
 
 
-def _is_amount(value: object) -> bool:
+def is_amount(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max
 
 
