@@ -3,7 +3,7 @@
 See docs/explanation/tools.md, "The gates of one call".
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from attrs import field, frozen
@@ -67,19 +67,16 @@ class HostVerdict:
     by: str = "host"
 
     def __attrs_post_init__(self) -> None:
+        OptionError.raise_for([*self._faults()])
+
+    def _faults(self) -> Iterator[str]:
         given: Any = self  # mypy trusts the annotations, which are in doubt here
-        faults = []
         if not isinstance(given.deny, str | None):
-            faults.append(
-                f"deny is {repr_of(given.deny):.200}: expected the reason as text, or None to let the call run"
-            )
+            yield f"deny is {repr_of(given.deny):.200}: expected the reason as text, or None to let the call run"
         if not isinstance(given.input, Mapping | None):
-            faults.append(
-                f"input is {repr_of(given.input):.200}: expected a JSON object, or None to run the original call"
-            )
+            yield f"input is {repr_of(given.input):.200}: expected a JSON object, or None to run the original call"
         if not isinstance(given.by, str):
-            faults.append(f"by is {repr_of(given.by):.200}: expected the name of the decider")
-        OptionError.raise_for(faults)
+            yield f"by is {repr_of(given.by):.200}: expected the name of the decider"
 
 
 BeforeToolHook: TypeAlias = Callable[[HostCall], Awaitable[HostVerdict]]
@@ -108,10 +105,7 @@ class HostHooks:
     after_tool: AfterToolHook | None = None
 
     def __attrs_post_init__(self) -> None:
-        hooks: tuple[tuple[str, Any], ...] = (
-            ("before_tool", self.before_tool),
-            ("after_tool", self.after_tool),
-        )
+        hooks = (("before_tool", self.before_tool), ("after_tool", self.after_tool))
         faults = [
             f"{name} is {repr_of(hook):.200}: expected an async function (`async def`), or None"
             for name, hook in hooks

@@ -26,6 +26,7 @@ from agentrail.config.skill_set import (
     join_skills,
 )
 from agentrail.core.stack.loaded_stack import PluginEntry
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.plugins import SkillGuard, SkillListing
 from agentrail.plugins.permission_rules import RuleFault, read_permission_rule
 from agentrail.plugins.skill_guard import SKILL_TOOLS
@@ -113,7 +114,13 @@ def read_skills(*directories: str | Path) -> SkillSet:
 
     Returns:
         The skills, and the excluded ones with reasons.
+
+    Raises:
+        OptionError: Your move: one of them is not a path.
     """
+    given: tuple[object, ...] = directories  # annotations cannot be trusted here
+    wrong = [one for one in given if not isinstance(one, str) and not hasattr(one, "__fspath__")]
+    refuse(*[f"directories has {repr_of(one):.200}: expected paths" for one in wrong])
     sources = [
         SkillSource(directory=Path(one).absolute(), shown=str(one), scope="blueprint") for one in directories
     ]

@@ -65,30 +65,28 @@ def check_nodes(options: ServeOptions, store: object, *, application: str | None
     Raises:
         OptionError: Your move: the message names each option.
     """
+    OptionError.raise_for([*_faults_of_nodes(options, store, application, advertise)])
+
+
+def _faults_of_nodes(
+    options: ServeOptions, store: object, application: str | None, advertise: object
+) -> Iterator[str]:
     count = options.nodes or 0
-    faults = []
     if not 1 <= count <= MAX_PROCESSES:
-        faults.append(f"--nodes is {options.nodes}: expected 1 to {MAX_PROCESSES}")
+        yield f"--nodes is {options.nodes}: expected 1 to {MAX_PROCESSES}"
     elif options.port and fault_of_port(options.port + count - 1):
-        faults.append(f"--port is {options.port}: {count} nodes need as many ports from there")
+        yield f"--port is {options.port}: {count} nodes need as many ports from there"
     if application is not None:
-        faults.append(
-            "--nodes is for serving without an application: start yours once for each node, each with its own `advertise` of create_app"
-        )
+        yield "--nodes is for serving without an application: start yours once for each node, each with its own `advertise` of create_app"
     elif options.demo:
-        faults.append("--demo serves one process that keeps nothing: leave out --nodes")
+        yield "--demo serves one process that keeps nothing: leave out --nodes"
     elif not (isinstance(store, str) and is_shared_store(store)):
         given = "none is named" if store is None else f"store is {shown_store(str(store))!r:.100}"
-        faults.append(
-            f"--nodes needs a store that they share, but {given}: --store {PRIVATE} starts a PostgreSQL here, --store postgres://USER@HOST/DATABASE uses yours"
-        )
+        yield f"--nodes needs a store that they share, but {given}: --store {PRIVATE} starts a PostgreSQL here, --store postgres://USER@HOST/DATABASE uses yours"
     if advertise:
-        faults.append("--nodes gives each node an address of its own: leave out --advertise")
+        yield "--nodes gives each node an address of its own: leave out --advertise"
     if options.metrics is not None:
-        faults.append(
-            "--metrics is one address, and --nodes are several processes: read /metrics of each node"
-        )
-    OptionError.raise_for(faults)
+        yield "--metrics is one address, and --nodes are several processes: read /metrics of each node"
 
 
 def plan_processes(flags: ServeFlags, files: ConfigFiles, ports: tuple[int, ...]) -> tuple[NodeProcess, ...]:

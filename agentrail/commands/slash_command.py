@@ -1,7 +1,7 @@
 """A slash command as a value: its name, where it can run, its input and its answer."""
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final, Literal, Protocol, Self, TypeAlias
 
 from attrs import field, frozen
@@ -208,19 +208,17 @@ class SlashCommand:
 
     def __attrs_post_init__(self) -> None:
         """Validate the fields."""
-        faults = []
+        OptionError.raise_for([*self._faults()])
+
+    def _faults(self) -> Iterator[str]:
         given: Any = self.name
+        shown = f"the command {repr_of(given):.80}"
         if not isinstance(given, str) or not COMMAND_NAME.fullmatch(given):
-            faults.append(
-                f"the command {repr_of(self.name):.80} has no name: expected a-z 0-9 _ -, parts joined by :"
-            )
+            yield f"{shown} has no name: expected a-z 0-9 _ -, parts joined by :"
         if self.run is not None and not is_async(self.run):
-            faults.append(
-                f"run of the command {repr_of(self.name):.80} is {repr_of(self.run):.80}: expected an async function (`async def`)"
-            )
+            yield f"run of {shown} is {repr_of(self.run):.80}: expected an async function (`async def`)"
         if self.run is None and self.scope == "anywhere":
-            faults.append(f"the command {repr_of(self.name):.80} does nothing: give it run")
-        OptionError.raise_for(faults)
+            yield f"{shown} does nothing: give it run"
 
     def why_not(self, desk: CommandDesk) -> str | None:
         """Return why it cannot run in this place, or None if it can."""

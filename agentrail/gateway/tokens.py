@@ -16,7 +16,7 @@ from attrs import field, frozen
 
 from agentrail import outside
 from agentrail.errors import OptionError
-from agentrail.host.hook_payloads import Principal, frozen_texts
+from agentrail.host.hook_payloads import Principal, frozen_scopes
 from agentrail.host.identity import fault_of_name
 from agentrail.private_paths import keep_private
 
@@ -50,7 +50,7 @@ class TokenEntry:
     digest: bytes = field(repr=False)
     tenant_id: str
     user_id: str = ""
-    scopes: frozenset[str] = field(default=frozenset({"use"}), converter=frozen_texts)
+    scopes: frozenset[str] = field(default=frozenset({"use"}), converter=frozen_scopes)
     expires_at: float | None = None
 
     def __attrs_post_init__(self) -> None:
@@ -89,7 +89,8 @@ class Tokens:
         Raises:
             OptionError: The operator's move: there is none, or two have the same digest.
         """
-        self.entries: tuple[TokenEntry, ...] = tuple(entries)
+        given: object = entries  # annotations cannot be trusted here
+        self.entries: tuple[TokenEntry, ...] = tuple(entries) if isinstance(given, Iterable) else ()
         self.path: Path | None = None
         if not self.entries:
             raise OptionError(["there is no token: create one with `agentrail token new`"])

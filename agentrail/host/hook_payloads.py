@@ -114,8 +114,11 @@ class ChatRequest(_OfAgent):
     metadata: JsonObject = field(default=EMPTY, converter=frozen_json)
 
 
-def frozen_texts(given: AbstractSet[str] | Sequence[str]) -> frozenset[str]:
-    return frozenset(given)  # typed: mypy lets `frozenset` itself accept anything
+def frozen_scopes(given: AbstractSet[str] | Sequence[str]) -> frozenset[str]:
+    scopes: Any = given  # annotations cannot be trusted here
+    if isinstance(scopes, AbstractSet | list | tuple) and all(isinstance(one, str) for one in scopes):
+        return frozenset(scopes)
+    raise OptionError([f"scopes is {repr_of(scopes):.200}: expected a set of texts, such as {{'use'}}"])
 
 
 @frozen(kw_only=True)
@@ -128,7 +131,7 @@ class Principal(_OfUser):
         scopes: Rights of the caller: `use`, `inspect`, `decide`.
     """
 
-    scopes: frozenset[str] = field(default=frozenset({"use"}), converter=frozen_texts)
+    scopes: frozenset[str] = field(default=frozenset({"use"}), converter=frozen_scopes)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON with sorted scopes."""

@@ -2,7 +2,7 @@
 
 import difflib
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args
@@ -148,7 +148,8 @@ class HostOptions:
 
     @checked_plugins.default
     def _check(self) -> tuple[HostPlugin, ...]:
-        OptionError.raise_for([*_faults_of(self), *_faults_of_nodes(self)])
+        faults = [*_faults_of(self)]
+        OptionError.raise_for(faults or [*_faults_of_nodes(self)])
         return check_host_plugins(self.plugins)
 
     @checked_profiles.default
@@ -164,6 +165,9 @@ class HostOptions:
 
 def _faults_of(options: Any) -> Iterator[str]:
     given = options  # annotations cannot be trusted here
+    for name in ("profiles", "plugins", "session_plugins", "mcp"):
+        if not isinstance(getattr(given, name), Iterable):
+            yield f"{name} is {repr_of(getattr(given, name)):.80}: expected a sequence"
     for name, zero in (
         ("hook_timeout", False),
         ("chat_timeout", False),

@@ -88,28 +88,26 @@ def faults_of_keeping(
     resume: object,
     on_drift: object,
     hibernate_after: object = None,
-) -> list[str]:
-    faults: list[str] = []
+) -> Iterator[str]:
     if isinstance(store, str):
         try:
             path_of_store(store, Path())
         except OptionError as error:
-            faults += error.faults
+            yield from error.faults
     elif isinstance(store, list | tuple):
-        faults.append("store names several places, expected one database: shards are not built")
+        yield "store names several places, expected one database: shards are not built"
     elif store is not None and not hasattr(store, "append"):
-        faults.append(f"store is {repr_of(store):.80}: expected {NAMES}, or a store")
+        yield f"store is {repr_of(store):.80}: expected {NAMES}, or a store"
     if not is_seconds(store_patience) or store_patience < MIN_PATIENCE_SECONDS:
-        faults.append(
-            f"store_patience is {repr_of(store_patience):.80}: expected finite seconds >= {MIN_PATIENCE_SECONDS:g}"
-        )
+        yield f"store_patience is {repr_of(store_patience):.80}: expected finite seconds >= {MIN_PATIENCE_SECONDS:g}"
     if resume not in ("none", "working", "all"):
-        faults.append(f"resume is {repr_of(resume):.80}: expected 'none', 'working' or 'all'")
+        yield f"resume is {repr_of(resume):.80}: expected 'none', 'working' or 'all'"
     elif resume != "none" and store is None:
-        faults.append(f"resume is {resume!r}, but there is no store: give one, such as store='sqlite:'")
+        yield f"resume is {resume!r}, but there is no store: give one, such as store='sqlite:'"
     if on_drift not in ("park", "go_on"):
-        faults.append(f"on_drift is {repr_of(on_drift):.80}: expected 'park' or 'go_on'")
-    return faults + _faults_of_sleep(hibernate_after, store)
+        yield f"on_drift is {repr_of(on_drift):.80}: expected 'park' or 'go_on'"
+    if hibernate_after is not None:
+        yield from _faults_of_sleep(hibernate_after, store)
 
 
 def faults_of_durability(durability: object) -> list[str]:
@@ -118,15 +116,12 @@ def faults_of_durability(durability: object) -> list[str]:
     return [f"durability is {repr_of(durability):.80}: expected 'grouped' or 'strict'"]
 
 
-def _faults_of_sleep(hibernate_after: object, store: object) -> list[str]:
-    if hibernate_after is None:
-        return []
+def _faults_of_sleep(hibernate_after: object, store: object) -> Iterator[str]:
     given = f"hibernate_after is {repr_of(hibernate_after):.80}"
     if not is_seconds(hibernate_after, above_zero=True):
-        return [f"{given}: expected finite seconds above 0, or None for never"]
-    if store is None:
-        return [f"{given}, but there is no store for hibernated sessions: give one, such as store='sqlite:'"]
-    return []
+        yield f"{given}: expected finite seconds above 0, or None for never"
+    elif store is None:
+        yield f"{given}, but there is no store for hibernated sessions: give one, such as store='sqlite:'"
 
 
 MIN_LEASE_SECONDS: Final = 3.0
@@ -156,23 +151,14 @@ MAX_KEEP_DAYS: Final = 36_500
 """A hundred years. Use None to keep data indefinitely."""
 
 
-def faults_of_limits(store: object, keep_days: object, keep_bytes: object) -> list[str]:
-    faults: list[str] = []
+def faults_of_limits(store: object, keep_days: object, keep_bytes: object) -> Iterator[str]:
     if keep_days is not None and not (is_seconds(keep_days) and 1 <= keep_days <= MAX_KEEP_DAYS):
-        faults.append(
-            f"keep_days is {repr_of(keep_days):.80}: expected days from 1 to {MAX_KEEP_DAYS}, or None to keep all"
-        )
+        yield f"keep_days is {repr_of(keep_days):.80}: expected days from 1 to {MAX_KEEP_DAYS}, or None to keep all"
     if keep_bytes is not None and not is_whole(keep_bytes, at_least=1):
-        faults.append(
-            f"keep_bytes is {repr_of(keep_bytes):.80}: expected a whole number of bytes >= 1, or None to keep all"
-        )
-    if store is None:
-        faults += [
-            f"{name} is {repr_of(value):.80}, but there is no store: give one, such as store='sqlite:'"
-            for name, value in (("keep_days", keep_days), ("keep_bytes", keep_bytes))
-            if value is not None
-        ]
-    return faults
+        yield f"keep_bytes is {repr_of(keep_bytes):.80}: expected a whole number of bytes >= 1, or None to keep all"
+    for name, value in (("keep_days", keep_days), ("keep_bytes", keep_bytes)):
+        if store is None and value is not None:
+            yield f"{name} is {repr_of(value):.80}, but there is no store: give one, such as store='sqlite:'"
 
 
 @asynccontextmanager

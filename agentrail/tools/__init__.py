@@ -21,6 +21,7 @@ from typing import Final
 
 from agentrail.abc import Tool
 from agentrail.errors import ToolDefinitionError
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.tools import (
     ask_user,
     compact_conversation,
@@ -86,10 +87,11 @@ def builtin(*names: str) -> tuple[Tool, ...]:
     Raises:
         ToolDefinitionError: Your move: no built-in tool has that name. The message contains the nearest one.
     """
-    unknown = [name for name in names if name not in _NAMED]
+    given: tuple[object, ...] = names  # annotations cannot be trusted here
+    unknown = [name for name in given if not isinstance(name, str) or name not in _NAMED]
     if unknown:
-        near = difflib.get_close_matches(unknown[0], _NAMED, n=1)
+        near = difflib.get_close_matches(repr_of(unknown[0], str), _NAMED, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        message = f"no built-in tool is named {unknown[0]!r}.{hint} There are: {', '.join(sorted(_NAMED))}"
+        message = f"no built-in tool is named {repr_of(unknown[0]):.200}.{hint} There are: {', '.join(sorted(_NAMED))}"
         raise ToolDefinitionError(message)
     return tuple(_NAMED[name] for name in names or sorted(_BUILTIN))

@@ -36,8 +36,18 @@ _MAX_HOST: Final = 1_024
 """Maximum characters of a host before IDNA, four times the limit of a name."""
 
 
+def _items(given: Any, what: str) -> tuple[Any, ...]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise OptionError([f"{repr_of(given):.80} is given for {what}: expected a list of them"])
+    return tuple(given)
+
+
 def _domains(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple([read_domain(one) for one in names])
+    return tuple([read_domain(one) for one in _items(names, "domains")])
+
+
+def _ports(ports: Iterable[int]) -> frozenset[int]:
+    return frozenset(_items(ports, "ports"))
 
 
 @frozen(kw_only=True)
@@ -61,7 +71,7 @@ class WebRules:
     allow: tuple[str, ...] = field(default=(), converter=_domains)
     block: tuple[str, ...] = field(default=(), converter=_domains)
     trusted: tuple[str, ...] = field(default=(), converter=_domains)
-    ports: frozenset[int] = field(default=frozenset(USUAL_PORTS.values()), converter=frozenset)
+    ports: frozenset[int] = field(default=frozenset(USUAL_PORTS.values()), converter=_ports)
     inside: AllowedPlaces = NOWHERE_ELSE
     proxy: str = field(default="", repr=False)  # may contain a password
     robots: bool = False
@@ -73,7 +83,7 @@ class WebRules:
             for one in sorted(self.ports, key=repr_of)
             if type(one) is not int or not 0 < one <= _MAX_PORT
         ]
-        if self.proxy and not re.fullmatch(r"https?://[!-~]+", self.proxy):
+        if self.proxy and not re.fullmatch(r"https?://[!-~]+", str(self.proxy)):
             faults.append("the proxy is not an address: expected http://host:port")
         OptionError.raise_for(faults)
 
