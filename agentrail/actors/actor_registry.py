@@ -243,10 +243,11 @@ class Registry:
         """Return the keys that a living actor holds.
 
         Raises:
+            TypeError: Your move: this is not the handle of an actor.
             RegistryClosed: Your move: use another registry.
         """
         self._check_open(handle)
-        return tuple(self._keys.get(handle, ())) if handle.exit_reason is None else ()
+        return tuple(self._keys.get(handle, ())) if cell_of(handle).exit_reason is None else ()
 
     def update_value(self, key: Hashable, value: object) -> None:
         """Change the value registered with a key. Only the actor that holds the key may call this.

@@ -33,6 +33,7 @@ from agentrail.otp.child_specs import (
     SupervisorFlags,
     check_child_specs,
     check_flags,
+    specs_of,
 )
 from agentrail.otp.exits import ExitReason, Shutdown, check_reason
 from agentrail.otp.guarded_calls import show
@@ -405,7 +406,7 @@ class Supervisor(ActorHandle):
         """
         core = self._core
         check_flags(flags)
-        await core.ask(ReconfigureCall(flags, tuple(map(_checked, children))))
+        await core.ask(ReconfigureCall(flags, specs_of(children)))
 
     async def stop(
         self,

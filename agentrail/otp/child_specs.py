@@ -247,14 +247,11 @@ class SupervisorFlags:
         if self.max_children is not None and self.strategy != "dynamic":
             allowed = f"None with strategy {self.strategy!r}: only a 'dynamic' supervisor limits its children"
             _refuse("max_children", self.max_children, allowed)
-        if not is_seconds(self.stuck_after_seconds):
-            _refuse(
-                "stuck_after_seconds", self.stuck_after_seconds, "seconds >= 0", code="invalid_stuck_after"
-            )
-        if not is_seconds(self.stop_within_seconds, above_zero=True):
-            _refuse(
-                "stop_within_seconds", self.stop_within_seconds, "seconds above 0", code="invalid_stop_within"
-            )
+        stuck, within = self.stuck_after_seconds, self.stop_within_seconds
+        if not is_seconds(stuck):
+            _refuse("stuck_after_seconds", stuck, "seconds >= 0", code="invalid_stuck_after")
+        if not is_seconds(within, above_zero=True):
+            _refuse("stop_within_seconds", within, "seconds above 0", code="invalid_stop_within")
         _check_choice("intensity_per", self.intensity_per, get_args(IntensityPer))
         if self.intensity_per == "child" and self.strategy != "dynamic":
             allowed = f"'supervisor' with strategy {self.strategy!r}: only a 'dynamic' supervisor counts restarts for each child"
@@ -286,7 +283,7 @@ def check_child_specs(
 
     Source: OTP, supervisor:check_childspecs/2.
     """
-    checked = tuple([_spec_of(spec) for spec in specs])
+    checked = specs_of(specs)
     if len(checked) == 1 and not checked[0].significant:  # a single spec, as in most calls
         return checked
     seen: set[Hashable] = set()
@@ -314,6 +311,13 @@ def check_listener(name: str, listener: object) -> None:
     """Raise InvalidSpec for an async function, whose reports would be lost, or something that cannot be called."""
     if not is_plain_function(listener):
         _refuse(name, listener, "a function without `async`")
+
+
+def specs_of(children: object) -> tuple[ChildSpec, ...]:
+    """Return specs, each checked alone."""
+    if not isinstance(children, Iterable):
+        _refuse("children", children, "child specs, or mappings with the same keys", code="invalid_spec")
+    return tuple([_spec_of(spec) for spec in children])
 
 
 def _spec_of(spec: object) -> ChildSpec:

@@ -122,20 +122,18 @@ def _fill(agent: Agent) -> None:
             object.__setattr__(agent, one.name, getattr(behind, one.name))
 
 
-def _faults_of(agent: Any) -> list[str]:
-    faults = []
+def _faults_of(agent: Any) -> Iterator[str]:
     if not isinstance(agent.name, str) or not _NAME.fullmatch(agent.name):
-        faults.append(f"name is {repr_of(agent.name):.80}: expected 1 to 64 of A-Z a-z 0-9 _ -")
+        yield f"name is {repr_of(agent.name):.80}: expected 1 to 64 of A-Z a-z 0-9 _ -"
     if not isinstance(agent.description, str) or not agent.description.strip():
-        faults.append(
-            "description is empty or not text: describe the agent's purpose, so that the model can choose it"
-        )
+        yield "description is empty or not text: describe the agent's purpose, so that the model can choose it"
     for name in ("system_prompt", "model"):
         value = getattr(agent, name)
         if value is not None and not isinstance(value, str):
-            faults.append(f"{name} is {repr_of(value):.80}: expected text or None")
-    faults += [*_faults_of_rules(agent.permissions), *_faults_of_result(agent.result)]
-    faults += _faults_of_data(agent.user_data)
+            yield f"{name} is {repr_of(value):.80}: expected text or None"
+    yield from _faults_of_rules(agent.permissions)
+    yield from _faults_of_result(agent.result)
+    yield from _faults_of_data(agent.user_data)
     sections, turns = agent.replace_sections, agent.max_turns
     are_texts = isinstance(sections, Mapping) and all(
         isinstance(text, str) for pair in sections.items() for text in pair
@@ -154,11 +152,9 @@ def _faults_of(agent: Any) -> list[str]:
         ("budget", isinstance(agent.budget, Budget | None), "Budget(max_total_tokens=…), or None"),
         ("max_turns", turns is None or is_count, "a whole number >= 1, or None"),
     )
-    return faults + [
-        f"{name} is {repr_of(getattr(agent, name)):.80}: expected {expected}"
-        for name, is_right, expected in checks
-        if not is_right
-    ]
+    for name, is_right, expected in checks:
+        if not is_right:
+            yield f"{name} is {repr_of(getattr(agent, name)):.80}: expected {expected}"
 
 
 def _faults_of_rules(permissions: Any) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar, cast, get_args
 
@@ -181,19 +181,15 @@ def faults_of_names(values: Iterable[object]) -> list[str]:
     ]
 
 
-def faults_of_source(source: object, state: object, reason: object) -> list[str]:
+def faults_of_source(source: object, state: object, reason: object) -> Iterator[str | None]:
     states = get_args(ToolSourceState)
-    faults = []
     if not isinstance(source, str) or not 1 <= len(source) <= MAX_SOURCE_CHARACTERS:
-        faults.append(
-            f"source is {repr_of(source):.80}: expected a name of 1 to {MAX_SOURCE_CHARACTERS} characters"
-        )
+        yield f"source is {repr_of(source):.80}: expected a name of 1 to {MAX_SOURCE_CHARACTERS} characters"
     if not isinstance(state, str) or state not in states:
-        faults.append(f"state is {repr_of(state):.80}: expected one of {', '.join(states)}")
-    fault = fault_of_reason(reason)
-    if fault is None and isinstance(reason, str) and len(reason) > MAX_REASON_CHARACTERS:
-        fault = f"reason has {len(reason):,} characters: expected at most {MAX_REASON_CHARACTERS:,}, so shorten it"
-    return faults if fault is None else [*faults, fault]
+        yield f"state is {repr_of(state):.80}: expected one of {', '.join(states)}"
+    yield fault_of_reason(reason)
+    if isinstance(reason, str) and len(reason) > MAX_REASON_CHARACTERS:
+        yield f"reason has {len(reason):,} characters: expected at most {MAX_REASON_CHARACTERS:,}, so shorten it"
 
 
 # User input: blocks of the right types, not empty, within the limits.

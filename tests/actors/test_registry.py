@@ -319,3 +319,9 @@ async def test_a_key_that_was_given_back_waits_for_nobody(stage, registry):
         await settled()
         with pytest.raises(ActorDown):
             await registry.address("key").call("anybody?", timeout_seconds=1.0)
+
+
+def test_keys_of_something_else_are_refused():
+    """`keys_of` names a value that is not the handle of an actor, as `register` does."""
+    with Registry() as registry, pytest.raises(TypeError, match="5 is not an ActorHandle"):
+        registry.keys_of(5)

@@ -79,6 +79,8 @@ async def test_what_raises_when_it_is_looked_at_is_the_callers_matter(stage):
                 await call()
         with pytest.raises(InvalidSpec, match="id is <Hostile"):
             ChildSpec(Hostile(), stage.start("x"))
+        with pytest.raises(InvalidSpec, match="children is None: expected child specs"):
+            await supervisor.reconfigure(stage.flags(), None)
         assert statuses(await supervisor.which_children()) == {"a": "running"}
 
 

@@ -83,6 +83,8 @@ def test_all_that_is_wrong_is_said_at_once():
             {"skills": SkillSet(), "tools": "ask"},
             "tools is 'ask': expected 'restrict'",
         ),
+        (Blueprint().options_with, {"besides": 5}, r"besides is 5: expected Mapping\(…\)"),
+        (Blueprint(description="d").as_agent, {"leader": 5}, r"leader is 5: expected Blueprint\(…\)"),
         (Capability, {"name": []}, r"the name of a capability is \[\]: expected a text"),
         (
             Capability,
