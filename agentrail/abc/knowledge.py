@@ -64,11 +64,8 @@ def check_summary(summary: object) -> str:
         or not 0 < len(summary) <= MAX_DOCUMENT_SUMMARY_CHARACTERS
         or not summary.isprintable()
     ):
-        raise OptionError(
-            [
-                f"{repr_of(summary):.80} is not a line about a document: expected 1 to {MAX_DOCUMENT_SUMMARY_CHARACTERS} printable characters"
-            ]
-        )
+        fault = f"{repr_of(summary):.80} is not a line about a document: expected 1 to {MAX_DOCUMENT_SUMMARY_CHARACTERS} printable characters"
+        raise OptionError([fault])
     return summary
 
 

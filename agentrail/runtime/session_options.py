@@ -277,11 +277,8 @@ def decide_options(options: object, given: Mapping[str, Any]) -> SessionOptions:
     if is_blueprint(options):
         return make_options({**given, "blueprint": options})
     if not isinstance(options, SessionOptions):
-        raise OptionError(
-            [
-                f"options is {repr_of(options):.200}: expected SessionOptions, a blueprint, or keywords such as model='demo:'"
-            ]
-        )
+        fault = f"options is {repr_of(options):.200}: expected SessionOptions, a blueprint, or keywords such as model='demo:'"
+        raise OptionError([fault])
     if given:
         raise OptionError(
             [f"options were given both as one value and as keywords ({', '.join(given)}): use one of the two"]
@@ -320,11 +317,8 @@ def _options_of(blueprint: Any, besides: Mapping[str, Any]) -> Mapping[str, Any]
     if is_blueprint(blueprint):
         found = with_others(besides) if callable(with_others) else blueprint.options()
     if not isinstance(found, Mapping):
-        raise OptionError(
-            [
-                f"blueprint is {repr_of(blueprint):.200}: expected an object whose .options() returns a mapping of options"
-            ]
-        )
+        fault = f"blueprint is {repr_of(blueprint):.200}: expected an object whose .options() returns a mapping of options"
+        raise OptionError([fault])
     return found
 
 

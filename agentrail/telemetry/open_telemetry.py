@@ -55,6 +55,11 @@ class OpenTelemetry:
         given: Any = self  # annotations cannot be trusted here
         if not is_installed("opentelemetry.exporter.otlp.proto.http"):
             yield f"telemetry needs the official libraries: {install_command('otel')}"
+        for name in ("content", "tenant"):
+            if not isinstance(getattr(given, name), bool):
+                yield f"{name} of telemetry is {repr_of(getattr(given, name)):.80}: expected True or False"
+        if not isinstance(given.resource, Mapping):
+            yield f"resource of telemetry is {repr_of(given.resource):.80}: expected attributes by name"
         if isinstance(given.sample, str) or not is_share(given.sample):
             yield f"sample of telemetry is {repr_of(given.sample):.80}: expected a number from 0 to 1"
         if given.propagate not in (None, "providers"):

@@ -78,6 +78,9 @@ def test_other_variables_are_named_once_as_not_read(caplog):
     ("given", "said"),
     [
         ({"sample": 2}, "sample of telemetry is 2: expected a number from 0 to 1"),
+        ({"content": "false"}, "content of telemetry is 'false': expected True or False"),
+        ({"tenant": 1}, "tenant of telemetry is 1: expected True or False"),
+        ({"resource": 5}, "resource of telemetry is 5: expected attributes by name"),
         ({"sample": 10**400}, "sample of telemetry is 1000"),
         ({"sample": True}, "sample of telemetry is True"),
         (
