@@ -1,5 +1,6 @@
 """Values of a wrong type, given where several are expected."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,10 @@ def principal(scopes: Any) -> Principal:
     return Principal(tenant_id="a", user_id="u", scopes=scopes)
 
 
+def entry(**given: Any) -> TokenEntry:
+    return TokenEntry(digest=b"x" * 32, tenant_id="a", **given)
+
+
 @pytest.mark.parametrize(
     ("make", "fault"),
     [
@@ -30,10 +35,9 @@ def principal(scopes: Any) -> Principal:
         (lambda: principal(None), "scopes is None: expected a set of texts"),
         (lambda: principal("use"), "scopes is 'use': expected a set of texts"),
         (lambda: principal([["use"]]), "scopes is [['use']]: expected a set of texts"),
-        (
-            lambda: TokenEntry(digest=b"x" * 32, tenant_id="a", scopes=FIVE),
-            "scopes is 5: expected a set of texts",
-        ),
+        (lambda: entry(scopes=FIVE), "scopes is 5: expected a set of texts"),
+        (lambda: entry(expires_at=math.nan), "`expires_at` is nan: expected seconds since 1970"),
+        (lambda: entry(expires_at="2030"), "`expires_at` is '2030': expected seconds since 1970"),
         (lambda: Tokens(FIVE), "there is no token: create one with `agentrail token new`"),
         (lambda: WebRules(allow=FIVE), "5 is given for domains: expected a list of them"),
         (lambda: WebRules(block=TEXT), "'com' is given for domains: expected a list of them"),

@@ -18,6 +18,7 @@ from agentrail import outside
 from agentrail.errors import OptionError
 from agentrail.host.hook_payloads import Principal, frozen_scopes
 from agentrail.host.identity import fault_of_name
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.private_paths import keep_private
 
 SCOPES: Final[tuple[str, ...]] = ("use", "inspect", "decide", "metrics")
@@ -284,6 +285,9 @@ def _faults_of_entry(entry: TokenEntry) -> Iterator[str]:
     fault = None if given.user_id == "" else fault_of_name("`user`", given.user_id)
     if fault is not None:
         yield f"{fault}; omit it if requests name their user"
+    is_time = isinstance(given.expires_at, int | float) and given.expires_at > float("-inf")  # NaN is not
+    if given.expires_at is not None and not is_time:
+        yield f"`expires_at` is {repr_of(given.expires_at):.80}: expected seconds since 1970, or None for never"
     if not given.scopes:
         yield f"`scopes` is empty, so the token allows nothing: expected some of {', '.join(SCOPES)}"
     for scope in sorted(given.scopes - set(SCOPES), key=str):
