@@ -515,15 +515,7 @@ def strategies_of(vocabulary: Vocabulary, options: Mapping[str, Mapping[str, Any
 def _openings_of(vocabulary: Vocabulary) -> SearchStrategy[tuple[s.Signal, ...]]:
     """Generate the start of a life: mostly with a prompt and calls, some of which end, because plugins judge those."""
     drawn = strategies_of(vocabulary, {})
-    ended = st.builds(
-        s.ToolFinished,
-        at_ms=st.just(0),
-        effect_id=st.just(EffectId("0")),
-        text=vocabulary.texts(),
-        is_error=st.booleans(),
-        crashed=st.booleans(),
-        started_at_ms=st.just(0),
-    )
+    ended = st.builds(_ended, vocabulary.texts(), is_error=st.booleans(), crashed=st.booleans())
     calling = (drawn["prompt"], drawn["call"])
     return st.one_of(
         st.just(()), st.tuples(*calling), st.tuples(*calling, ended), st.tuples(*calling, ended, ended)
@@ -537,17 +529,7 @@ def tours_of(vocabulary: Vocabulary) -> Iterator[tuple[s.Signal, ...]]:
         texts = [key for key, one in properties.items() if _is_text(one)]
         for word in dict.fromkeys(vocabulary.words) if texts else ():
             call = read_call("c1", spec.name, json.dumps(dict.fromkeys(texts, word)))
-            message = AssistantMessage(content=(call,), model="scripted:model", stop_reason="tool_use")
-            yield (
-                s.Prompt(at_ms=0, signal_id=s.SignalId(""), ref=PromptRef(""), content=(Text(text=word),)),
-                s.ResponseCompleted(
-                    at_ms=0,
-                    effect_id=EffectId("0"),
-                    message=message,
-                    usage=TokenUsage(),
-                    stop_reason="tool_use",
-                ),
-            )
+            yield (_prompt(word), _response((call,), "tool_use"))
 
 
 def _is_text(schema: Any) -> bool:
