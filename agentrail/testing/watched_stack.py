@@ -48,7 +48,7 @@ _OF_THE_SYSTEM: Final = frozenset(
     {"posix", "nt", "_socket", "_ssl", "_posixsubprocess", "_thread", "_sqlite3", "sqlite3"}
 )
 _PLAIN_NAMES: Final = frozenset({"fspath", "strerror", "get_ident", "allocate_lock", "RLock"})
-_LOOKS: Final = (type(os.environ).__getitem__.__code__, type(os.environ).__iter__.__code__)
+_LOOKS: Final = tuple(id(getattr(type(os.environ), name).__code__) for name in ("__getitem__", "__iter__"))
 _STANDARD_LIBRARY: Final = sysconfig.get_path("stdlib")
 _PACKAGE: Final = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120 - a text to compare with
 
@@ -58,7 +58,10 @@ def side_effects(found: list[str]) -> Iterator[None]:
     """Record the calls of a block to clocks, randomness, files, processes, sockets and the environment. The calls still work."""
 
     def note(frame: FrameType, event: str, arg: Any) -> None:
-        name = _impure(arg, frame) if event == "c_call" else _reads_environment(frame, event)
+        try:
+            name = _impure(arg, frame) if event == "c_call" else _reads_environment(frame, event)
+        except RecursionError:  # at its limit: the observed code gets its own, with its own line
+            return
         if name is not None:
             place = _line_of(frame)
             if place is not None:
@@ -125,7 +128,8 @@ def _passes(caller: FrameType, count: int) -> bool:
 
 
 def _reads_environment(frame: FrameType, event: str) -> str | None:
-    return "os.environ" if event == "call" and frame.f_code in _LOOKS else None
+    # By identity: comparing two codes at the limit of recursion makes Python 3.11 raise SystemError.
+    return "os.environ" if event == "call" and id(frame.f_code) in _LOOKS else None
 
 
 def _line_of(frame: FrameType | None) -> str | None:

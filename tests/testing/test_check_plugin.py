@@ -4,6 +4,7 @@ import datetime
 import re
 import socket
 import sqlite3
+import subprocess
 import sys
 import threading
 import time
@@ -165,6 +166,35 @@ def test_a_handler_that_does_not_end_is_found(monkeypatch):
     assert found.rule == "plugins_do_not_fail"
     assert re.search(f"plugin 'Endless' failed {words}", found.why)
     assert [type(one).__name__ for one in found.signals] == ["Prompt", "ResponseCompleted"]
+
+
+RECURSIONS = """
+from agentrail import plugins as p
+from agentrail.testing.check_plugin import check_plugin
+
+def deeper(level):
+    return deeper(level + 1)
+
+def catches(event, state, ctx):
+    try:
+        return deeper(0)
+    except RecursionError:
+        return p.Continue(state)
+
+check_plugin(p.plugin(init=int, hooks=(p.BeforeTool,))(catches))
+try:
+    check_plugin(p.plugin(name="bad", init=int, hooks=(p.BeforeTool,))(lambda *args: deeper(0)))
+except AssertionError as error:
+    print(error)
+"""
+
+
+@pytest.mark.check  # an interpreter of its own: the audit hook of these tests also recurses
+def test_a_recursion_ends_as_in_a_session():
+    """A handler may catch the `RecursionError`. One that does not is named, with its own line."""
+    ran = subprocess.run([sys.executable, "-c", RECURSIONS], capture_output=True, text=True, check=False)
+    words = r"bad, on BeforeTool: RecursionError: maximum recursion .* \(<string>:\d in deeper\)\n"
+    assert re.fullmatch(words, ran.stdout), ran
 
 
 @pytest.mark.parametrize("way", WAYS)
