@@ -48,6 +48,7 @@ from agentrail.runtime.base_prompt import decide_system_prompt
 from agentrail.runtime.session_options import is_blueprint, make_options
 from agentrail.structs import picked_fields
 from agentrail.testing.promises import Seen
+from agentrail.testing.rule_failures import require_assertions
 from agentrail.testing.timer_signals import timer_signal
 
 JournalRow: TypeAlias = dict[str, Any]
@@ -96,6 +97,7 @@ def journals(  # noqa: PLR0913 - an option each
     other = OtherStack() if against is None else other_stack(import_name(against, str(Path.cwd())))
     judge: JudgeJournal = partial(_compared, other=other)
     if holds is not None:
+        require_assertions()
         judge = partial(_held, name=holds, rule=_guarded("--holds", import_name(holds, str(Path.cwd()))))
     elif model is not None:
         try:

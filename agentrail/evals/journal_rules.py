@@ -15,6 +15,7 @@ from agentrail.otp.crash_text import describe_bug
 from agentrail.runtime.session_loader import found_at
 from agentrail.testing.plugins import PluginShelf
 from agentrail.testing.promises import PROMISES, Seen
+from agentrail.testing.rule_failures import require_assertions
 from agentrail.testing.scenario import read_scenario
 from agentrail.testing.scenario_export import scenario_of_journal
 
@@ -35,6 +36,7 @@ class BrokenRule:
 
 def broken_rule(steps: Sequence[Seen], holds: TraceRule | None = None) -> BrokenRule | None:
     """Check every step against the promises of the core, and the whole trace against a rule."""
+    require_assertions()
     for number, seen in enumerate(steps, 1):
         for promise in PROMISES:
             why = _fault_of(promise, seen)

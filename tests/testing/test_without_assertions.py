@@ -10,7 +10,9 @@ ROOT = Path(__file__).parents[2]
 
 CHECKS = """
 import trio
+from agentrail.cli.journals_command import journals
 from agentrail.errors import OptionError
+from agentrail.evals.journal_rules import check_scenario
 from agentrail.testing import stacks
 from agentrail.testing.cancelling import cancel_everywhere
 from agentrail.testing.check_notes import check_notes
@@ -22,6 +24,8 @@ for check in (
     lambda: check_plugin(None),
     lambda: stacks.check_stack(None),
     lambda: check_notes(StringIO),
+    lambda: check_scenario("session"),
+    lambda: journals(holds="os:getcwd"),  # prints the error
     lambda: trio.run(check_provider, None),
     lambda: trio.run(cancel_everywhere, None),
 ):
@@ -38,4 +42,4 @@ def test_a_check_refuses_to_run_without_assertions():
     command = [sys.executable, "-O", "-c", CHECKS]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     said = "Python ignores assertions, so every check would pass: remove -O or PYTHONOPTIMIZE"
-    assert (ran.stdout.splitlines(), ran.stderr) == ([said] * 5, "")
+    assert (ran.stdout.splitlines(), ran.stderr) == ([said] * 6, f"agentrail: {said}.\n")
