@@ -148,14 +148,24 @@ def call_to_end(code: Hashable, duty: str, function: Callable[..., object], *arg
     Raises:
         AssertionError: It exits, which would end the test or the command, perhaps with the code of a success. Or it does not end.
     """
+    try:
+        return call_in_time(code, duty, function, *args)
+    except SystemExit as leaving:
+        message = f"a plugin must not end the process, and this one raised {describe_bug(leaving)}"
+        raise AssertionError(message) from leaving
+
+
+def call_in_time(code: Hashable, duty: str, function: Callable[..., object], *args: Any) -> object:
+    """Call code of a plugin.
+
+    Raises:
+        AssertionError: It does not end.
+    """
     seconds = CHECKED_HOOK_SECONDS / 100 if code in _endless else CHECKED_HOOK_SECONDS
     is_heard = threading.current_thread() is threading.main_thread()
     try:
         with timer_signal(SIGVTALRM, ITIMER_VIRTUAL, _interrupt, seconds) if is_heard else nullcontext():
             return function(*args)
-    except SystemExit as leaving:
-        message = f"a plugin must not end the process, and this one raised {describe_bug(leaving)}"
-        raise AssertionError(message) from leaving
     except _HookTooLong as late:
         _endless.add(code)
         message = f"a plugin must {duty}, and this one still computed after {CHECKED_HOOK_SECONDS:g} seconds, at {late}"

@@ -69,10 +69,12 @@ from agentrail.testing.checked_run import (
 )
 from agentrail.testing.commutation import ALL_PROMISES, Commutation, Twins
 from agentrail.testing.plugin_promises import PLUGIN_PROMISES
+from agentrail.testing.plugins import call_in_time
 from agentrail.testing.promises import PROMISES
 from agentrail.testing.rule_failures import require_assertions
 from agentrail.testing.scenario_head import StackOrigin
 from agentrail.testing.session_machine import PLAIN_STRATEGIES, SessionMachine, Strategies
+from agentrail.testing.watched_stack import StackWatch
 
 # Short lives that call every hook of a stack.
 #
@@ -437,7 +439,7 @@ def stack_machine(  # noqa: PLR0913 - all but the first have defaults that are m
     if unknown:
         message = f"unknown promise {', '.join(unknown)}; expected one of {', '.join(sorted(known))}"
         raise ValueError(message)
-    stack, _ = load_stack(plugins)
+    stack, _ = load_stack(plugins, ask=StackWatch((), call=call_in_time))
     members: list[Plugin] = [member.plugin for member in stack.members]
     vocabulary = vocabulary_of(members, None if tools is None else _specs_of(tools))
     setup = Setup(
@@ -490,13 +492,7 @@ def strategies_of(vocabulary: Vocabulary, options: Mapping[str, Mapping[str, Any
     arguments = st.one_of(*(vocabulary.arguments(spec) for spec in vocabulary.tools))
     decisions = st.builds(_edited, strategies.decisions(), arguments)
     updates = [
-        st.builds(
-            s.UpdatePluginOpts,
-            at_ms=st.just(0),
-            signal_id=st.just(s.SignalId("")),
-            plugin=st.just(name),
-            options=st.just(dict(given)),
-        )
+        st.just(s.UpdatePluginOpts(at_ms=0, signal_id=_NOBODY, plugin=name, options=dict(given)))
         for name, given in options.items()
     ]
     drawn: dict[str, SearchStrategy[Any]] = {

@@ -220,11 +220,14 @@ class AskedPlugin:
 
 
 class StackWatch:
-    def __init__(self, entries: Sequence[PluginEntry], loaded: LoadedValues | None = None) -> None:
+    def __init__(
+        self, entries: Sequence[PluginEntry], loaded: LoadedValues | None = None, call: Any = call_to_end
+    ) -> None:
         given = [entry[0] if isinstance(entry, tuple) else entry for entry in entries]
         instances = {type(one) for one in given if not isinstance(one, type)}
         self._classes = {one for one in given if isinstance(one, type)} - instances
         self._loaded = loaded_values(entries) if loaded is None else loaded
+        self._call = call
         self.askings: list[AskedPlugin] = []
         self.faults: list[str] = []
 
@@ -249,9 +252,8 @@ class StackWatch:
         # The default of `on_config_update` may call `init`.
         is_own = isinstance(plugin, Plugin) and function.__module__ != "agentrail.plugins.base"
         with self._pure(f"{plugin.name}, in {name}") if is_own else nullcontext():
-            return call_to_end(
-                getattr(function, "__func__", function), f"return from {name}", function, *args
-            )
+            code = getattr(function, "__func__", function)
+            return self._call(code, f"return from {name}", function, *args)
 
     @contextmanager
     def _pure(self, what: str) -> Iterator[None]:

@@ -440,6 +440,16 @@ def test_other_methods_are_checked_too(members, words, monkeypatch):
         check_plugin(plugin)
 
 
+@pytest.mark.parametrize("code", ["init", "__init__"])
+def test_a_stack_whose_start_does_not_end_is_refused(code, monkeypatch):
+    """It is loaded while the module of the test is imported, where no other limit ends it."""
+    monkeypatch.setattr("agentrail.testing.plugins.CHECKED_HOOK_SECONDS", 0.05)
+    plugin = type("Unending", (Remembers,), {code: unending})
+    words = r"this one still computed after 0\.05 seconds, at .*test_check_plugin\.py:"
+    with pytest.raises(PluginError, match=words):
+        stacks.stack_machine([plugin])
+
+
 def test_what_another_thread_does_is_not_the_plugins_doing():
     """A program has threads of its own; only what the handler itself calls is reported."""
     asked, answers = SimpleQueue[str](), SimpleQueue[float]()
