@@ -100,6 +100,10 @@ WAYS = {
         lambda plugin, event, state: p.Continue(len(rewritten(event, "name", event.name + "!").name)),
         "bad, on BeforeTool: it changed its input",
     ),
+    "it is a generator": (
+        lambda plugin, event, state: (one for one in (p.Continue(state),)),
+        "returned <generator object <lambda>.<locals>.<genexpr> at ",
+    ),
     "it answers nothing": (lambda plugin, event, state: None, "returned None, expected an action"),
     "its hook ignores its answer": (
         lambda plugin, event, state: p.ReplaceResponse("no", state),
@@ -205,6 +209,19 @@ def test_a_broken_rule_is_named(way):
     with nullcontext() if words is None else pytest.raises(AssertionError) as caught:
         check_plugin(Bad(breaks))
     assert words is None or words in str(caught.value)
+
+
+def test_a_state_that_equals_nothing_is_named():
+    """NaN is not the same in a second answer, but that is not the mistake."""
+
+    @p.plugin(init=float, hooks=(p.BeforeTool,))
+    def share(event, state, ctx):
+        return p.Continue(float("nan"))
+
+    with pytest.raises(AssertionError, match="answered Continue with a state is nan, which JSON cannot rep"):
+        check_plugin(share)
+    found = stacks.check_stack(stacks.stack_machine([share]), examples=1, seed=1).found
+    assert (found.rule, "state is nan" in found.why) == ("plugins_do_not_fail", True)
 
 
 def test_what_a_restart_loses_is_found():
