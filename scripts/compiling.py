@@ -22,6 +22,7 @@ import re
 import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +36,7 @@ _MARK: Final = re.compile(r"^# not compiled: (.+)$", re.MULTILINE)
 _PLAIN_BASES: Final = frozenset({"Generic"})
 
 
+@cache  # of a module that did not change it says the same
 def reason_against(source: str) -> str | None:
     """Say why a module is not compiled; None where it is.
 

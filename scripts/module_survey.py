@@ -10,6 +10,7 @@ import itertools
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -69,6 +70,16 @@ class ModuleSurvey:
         return round(100 * len(self.merges) / max(1, len(self.modules)), 1)
 
 
+@cache
+def nodes_of(source: str, name: str) -> Sequence[ast.AST]:
+    """Return the nodes of a module in the order of `ast.walk`. A module is parsed once in a run, however many figures look at it.
+
+    Raises:
+        SyntaxError: The module, which has this name, does not parse.
+    """
+    return tuple(ast.walk(ast.parse(source, filename=name)))
+
+
 def survey_modules(package: Path, *, max_file_lines: int) -> ModuleSurvey:
     """Find the modules that can be merged into their only importer.
 
@@ -112,7 +123,7 @@ def _only_importers(sources: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     path_of = {_dotted(path): path for path in sources}
     importers: defaultdict[str, set[str]] = defaultdict(set)
     for path, source in sources.items():
-        for node in ast.walk(ast.parse(source, filename=path)):
+        for node in nodes_of(source, path):
             if isinstance(node, ast.ImportFrom) and node.module:
                 for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
                     if name in path_of:
@@ -134,10 +145,11 @@ def _is_init(path: str) -> bool:
 
 def compiled_functions(package: Path) -> int:
     """Count the functions of the modules that a compiled build compiles."""
+    paths = [f"{name.replace('.', '/')}.py" for name in compiled_modules(package.parent)]
     return sum(
         isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        for name in compiled_modules(package.parent)
-        for node in ast.walk(ast.parse((package.parent / f"{name.replace('.', '/')}.py").read_text("utf-8")))
+        for path in paths
+        for node in nodes_of((package.parent / path).read_text("utf-8"), path)
     )
 
 
@@ -145,7 +157,8 @@ def similar_classes(package: Path) -> Iterator[tuple[str, str]]:
     """Find pairs of classes that share six annotated fields and 60 % of the smaller class's fields."""
     found: list[tuple[str, frozenset[str]]] = []
     for path in sorted(package.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        name = path.relative_to(package.parent).as_posix()
+        for node in nodes_of(path.read_text(encoding="utf-8"), name):
             if isinstance(node, ast.ClassDef):
                 fields = frozenset(
                     line.target.id
@@ -156,7 +169,7 @@ def similar_classes(package: Path) -> Iterator[tuple[str, str]]:
                     and not (isinstance(line.annotation, ast.Name) and line.annotation.id == "Final")
                 )
                 if len(fields) >= MIN_SHARED_FIELDS:
-                    found.append((f"{path.relative_to(package.parent).as_posix()} {node.name}", fields))
+                    found.append((f"{name} {node.name}", fields))
     for (one, ours), (other, theirs) in itertools.combinations(found, 2):
         if len(ours & theirs) >= max(MIN_SHARED_FIELDS, MIN_SHARED_PART * min(len(ours), len(theirs))):
             yield one, other
