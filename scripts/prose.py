@@ -13,6 +13,7 @@ Django, rounded up.
 
 import argparse
 import ast
+import gc
 import inspect
 import io
 import re
@@ -212,6 +213,9 @@ class Tally:
 # --- texts
 
 
+_DIRECTIVE: Final = re.compile(r"#!|# ?(?:noqa|type:|fmt:|pragma|pyright)")
+
+
 def python_texts(source: str) -> Iterator[Text]:
     """Yield the docstrings (of attributes too), comments, and raised, logged or help messages of a module."""
     in_messages: set[ast.AST] = set()
@@ -233,8 +237,7 @@ def python_texts(source: str) -> Iterator[Text]:
         if node in in_messages:  # ast.walk goes breadth first, so children come later
             in_messages.update(ast.iter_child_nodes(node))
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        is_directive = re.match(r"#!|# ?(?:noqa|type:|fmt:|pragma|pyright)", token.string)
-        if token.type == tokenize.COMMENT and not is_directive:
+        if token.type == tokenize.COMMENT and not _DIRECTIVE.match(token.string):
             yield Text("comment", token.start[0], re.sub(r"# noqa.*? - ", "", token.string).lstrip("#: "))
 
 
@@ -462,4 +465,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    gc.disable()  # the trees have no cycles
     sys.exit(main())
