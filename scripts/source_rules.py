@@ -267,8 +267,9 @@ def decoders_in(source: str) -> Iterator[tuple[str, bool]]:
     tree = ast.parse(source)
     makers = {"Decoder", "decode", "convert", *BUILDERS}
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-    functions = [node for node in ast.walk(tree) if isinstance(node, kinds)]
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(tree))
+    functions = [node for node in nodes if isinstance(node, kinds)]
+    for node in nodes:
         if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in makers:
             is_late = any(one.lineno <= node.lineno <= (one.end_lineno or 0) for one in functions)
             yield ast.unparse(node), not is_late
