@@ -53,7 +53,7 @@ def fault_of_reading(file: Path) -> str | None:
     """Return why reading a file might not end, or None. A pipe that a shell opened, as for `<(…)`, may be read."""
     if file.is_char_device() or file.is_block_device():  # such as /dev/zero
         return "it is a device"
-    return "it is a named pipe" if file.resolve().is_fifo() else None
+    return "it is a named pipe" if Path(os.path.realpath(file)).is_fifo() else None
 
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -1,5 +1,6 @@
 """What people get wrong, and what servers do: a sentence that says what to do, the right exit code, no traceback."""
 
+import errno
 import json
 import os
 import re
@@ -96,6 +97,18 @@ async def test_a_named_pipe_is_refused_and_a_pipe_of_the_shell_is_read(tmp_path)
             assert (ran.code, "it is a named pipe" in ran.err) == (2, True), ran.err
         ran = await run_line("permissions check /dev/stdin", stdin=b"allow = []")
     assert (ran.code, ran.err) == (0, "")
+
+
+async def test_a_link_to_itself_is_said_in_a_sentence(tmp_path):
+    """Python 3.11 and 3.12 raise RuntimeError when they resolve it: that was reported as a bug of agentrail."""
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    for line in (
+        f"replay {loop} --data-dir {tmp_path}",
+        f"serve --port 0 --certfile {loop} --keyfile {loop}",
+    ):
+        ran = await run_line(line)
+        assert (ran.code, os.strerror(errno.ELOOP) in ran.err) == (2, True), ran.err
 
 
 async def test_a_directory_that_was_removed_is_said_in_a_sentence(tmp_path):
