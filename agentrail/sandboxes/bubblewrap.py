@@ -422,18 +422,18 @@ def _own_prefixes() -> tuple[Path, ...]:
 
 def _program_directories() -> tuple[Path, ...]:
     places = map(Path, os.environ.get("PATH", os.defpath).split(os.pathsep))
-    return tuple(dict.fromkeys(place.resolve() for place in places if place.is_absolute()))
+    return tuple(dict.fromkeys(Path(os.path.realpath(place)) for place in places if place.is_absolute()))
 
 
 def _find_temporary() -> list[Path]:
     """Return the temporary directories, which a command may use while it runs."""
-    return _outermost({Path(name).resolve() for name in (*_TEMPORARY, tempfile.gettempdir())})
+    return _outermost({Path(os.path.realpath(name)) for name in (*_TEMPORARY, tempfile.gettempdir())})
 
 
 def _find_hidden() -> list[Path]:
     """Return the directories hidden from every command: homes, `/run`."""
     temporary = _find_temporary()
-    every = {Path(name).resolve() for name in (*_HIDDEN_DIRECTORIES, *_homes())}
+    every = {Path(os.path.realpath(name)) for name in (*_HIDDEN_DIRECTORIES, *_homes())}
     return _outermost({path for path in every if not any(path.is_relative_to(other) for other in temporary)})
 
 

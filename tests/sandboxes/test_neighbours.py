@@ -54,6 +54,17 @@ async def test_users_without_a_home_are_skipped(tmp_path, monkeypatch):
 
 
 @needs_bubblewrap
+@pytest.mark.parametrize("variable", ["PATH", "HOME"])
+async def test_a_variable_that_names_a_link_to_itself_is_skipped(tmp_path, monkeypatch, variable):
+    """Python 3.11 and 3.12 raise RuntimeError when they resolve such a link, and every command failed with it."""
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    monkeypatch.setenv(variable, f"{loop}:{os.environ['PATH']}" if variable == "PATH" else str(loop))
+    (root := tmp_path / "work").mkdir()
+    assert (await LocalSandbox(root).execute("echo done", ExecuteOptions())).output == "done\n"
+
+
+@needs_bubblewrap
 async def test_of_the_documented_layout_a_command_sees_its_own_workspace_alone(served):
     """Neither the files of another user, nor the journal of all sessions, nor the tokens, by whatever name."""
     (served / "workspaces" / "bob" / "secret.txt").write_text("secret-of-bob")
