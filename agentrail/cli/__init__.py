@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    leave_out_current()
     try:
+        leave_out_current()
         # Not at the top: the import takes 0.1 s, and Ctrl-C in that time must not print a traceback either.
         from agentrail.gc_settings import no_looks
 

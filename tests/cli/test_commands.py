@@ -70,3 +70,22 @@ def test_control_c_while_the_command_is_imported_prints_nothing():
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
     assert signal.SIGINT == 2
+
+
+def test_control_c_while_the_path_of_imports_is_cleaned_prints_nothing():
+    """It is the first step of a command, and takes longer where directories are on a network."""
+    program = (
+        "import os, signal\n"
+        "from agentrail.cli import main\n"
+        "os.getcwd = lambda: signal.raise_signal(signal.SIGINT)\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
