@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, cast
 import trio
 from attrs import frozen
 
-from agentrail.core.protocol.signals import AgentCommand, StatusQuery
+from agentrail.core.protocol.signals import AgentCommand
 from agentrail.core.session.agent_calls import DEFAULT_WAIT_SECONDS
 from agentrail.core.session.agent_records import AgentState, AgentStatus
 from agentrail.errors import OptionError, SessionDown
@@ -110,11 +110,8 @@ class BackgroundAgents(AskingHandle):
             *(fault_of_text("names", one) for one in wanted or ()),
         )
         there = await self._states()
-        wanted = (
-            wanted
-            if wanted is not None
-            else tuple(name for name, one in there.items() if one.status != "ended")
-        )
+        if wanted is None:
+            wanted = tuple(name for name, one in there.items() if one.status != "ended")
         unknown = [name for name in wanted if name not in self._cell.visible.data.agents.names]
         if unknown:
             raise OptionError(
@@ -172,8 +169,7 @@ class BackgroundAgents(AskingHandle):
         return tuple(map(_shown, (await self._states()).values()))
 
     async def _states(self) -> dict[str, AgentState]:
-        # After earlier messages have been read, and with a hibernated session awake.
-        await self._ask(StatusQuery(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint()))
+        await self._look()
         return {one.name: one for one in self._cell.visible.data.agents.states}
 
     async def _command(self, action: Literal["spawn", "send", "close"], **given: Any) -> str:

@@ -1,13 +1,11 @@
 """A handle that remembers its prompts, so that a caller that gives up can stop exactly the cycles of those prompts."""
 
-from contextlib import suppress
 from typing import Any
 
-from agentrail.core.protocol.signals import AbortCycle, Prompt
-from agentrail.errors import SessionDown, StoreUnavailable
+from agentrail.core.protocol.signals import Prompt
 from agentrail.messages import PromptRef
 from agentrail.runtime.arguments import Blocks
-from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.cycle_stream import abort_prompt
 from agentrail.runtime.session_handle import Session
 
 
@@ -27,17 +25,7 @@ class OwnPrompts(Session):
         Cancellation: The cycle is still stopped, once the first signal has been sent.
         """
         for ref in self._sent:
-            signal = AbortCycle(
-                at_ms=now_ms(),
-                signal_id=self._cell.pending_calls.mint(),
-                reason=reason,
-                wait=False,
-                ref=ref,
-            )
-            # SessionDown: nothing is running any more. StoreUnavailable: it was stopped, and this cannot be
-            # recorded yet.
-            with suppress(SessionDown, StoreUnavailable):
-                await self._cell.pending_calls.ask(signal, self._cell.send_notice)
+            await abort_prompt(self._cell, ref, reason, wait=False)
 
     def _prompt(self, blocks: Blocks, **options: Any) -> Prompt:
         made = super()._prompt(blocks, **options)

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import partial, reduce
 from typing import Literal
 
 import msgspec
@@ -15,7 +15,7 @@ from agentrail.core.protocol.effects import ResumeChild, StartAgent
 from agentrail.core.protocol.signals import AgentIdled, BudgetLent, ChildStarted, Prompt
 from agentrail.core.session.child_sessions import sources_said_by
 from agentrail.core.session.state import Known
-from agentrail.core.values.sources import more_sources
+from agentrail.core.values.sources import WITHOUT_SOURCES, more_sources
 from agentrail.errors import AgentrailError, SessionDown
 from agentrail.events import (
     TERMINAL,
@@ -112,9 +112,7 @@ class ChildSessions:
         said = [event.message.text for event in revived.events if isinstance(event, ResponseComplete)]
         # The first end. Later ones result from stopping the child.
         end = next((event for event in revived.events if type(event) in TERMINAL), None)
-        sources: tuple[str, ...] = ()
-        for event in revived.events:
-            sources = more_sources(sources, sources_said_by(event))
+        sources = reduce(more_sources, map(sources_said_by, revived.events), WITHOUT_SOURCES)
         return decide_answer(end, next((text for text in reversed(said) if text), ""), sources=sources)
 
     async def run_child(
@@ -131,22 +129,34 @@ class ChildSessions:
     async def _open_child(
         self, parent: SessionCell, usage: ChildUsage, task: ChildWork
     ) -> AsyncIterator[Session]:
-        cell = assemble_child(parent, task, fresh_id=f"s-{self._shared.dependencies.outside.ids(6)}")
         await trio.lowlevel.checkpoint()
+        cell = await self._begin_below(parent, task, "temporary")
+        usage.session_id = cell.ports.session_id
+        try:
+            yield Session(cell)
+        finally:
+            await _end_below(parent, cell, usage)  # noqa: ASYNC102 - shielded and bounded inside
+        usage.session_id = None  # it ended on its own and was not stopped by an abort
+
+    async def _begin_below(
+        self, parent: SessionCell, work: ChildWork | AgentWork, restart: Restart
+    ) -> SessionCell:
+        cell = assemble_child(parent, work, fresh_id=f"s-{self._shared.dependencies.outside.ids(6)}")
         if self._shared.down is not None or self._shared.live(cell.ports.key) is not None:
             raise SessionDown(
                 cell.ports.session_id, self._shared.down or "a session with this id is already alive"
             )
-        await self._shared.begin_journal(cell)
-        # The parent owns and closes the sandbox, so this workspace is never opened.
-        workspace = Workspace(self._shared.dependencies.make_sandbox, "local", cell.ports.working_dir)
-        child = self._begin(cell, workspace, "temporary")
-        usage.session_id = cell.ports.session_id
+        is_over = trio.Event()
+        parent.starting = (*parent.starting, is_over)
         try:
-            yield child
+            await self._shared.begin_journal(cell)
+            # The parent owns and closes the sandbox, so this workspace is never opened.
+            workspace = Workspace(self._shared.dependencies.make_sandbox, "local", cell.ports.working_dir)
+            self._begin(cell, workspace, restart)
         finally:
-            await _end_below(parent, cell, usage)  # noqa: ASYNC102 - shielded and bounded inside
-        usage.session_id = None  # it ended on its own and was not stopped by an abort
+            parent.starting = tuple([one for one in parent.starting if one is not is_over])
+            is_over.set()
+        return cell
 
     async def run_agent(self, effect: StartAgent, ports: Ports, deliver: Deliver, line: AgentLine) -> str:
         """Run an agent until its session has ended.
@@ -186,15 +196,10 @@ class ChildSessions:
         if live is not None and live.cell.state.data.config.path[:-1] == parent.state.data.config.path:
             # Its process may have stopped after it started and before its prompt.
             return live.cell, is_untouched(live.cell) and not live.cell.mailbox.has_mail()
-        if live is not None or work.effect.child_id is not None or self._shared.down is not None:
-            there = "it no longer exists" if live is None else "a session with this id is already alive"
-            raise SessionDown(session_id, self._shared.down or there)
+        if work.effect.child_id is not None:
+            raise SessionDown(session_id, self._shared.down or "it no longer exists")
         await trio.lowlevel.checkpoint_if_cancelled()
-        cell = assemble_child(parent, work, fresh_id=f"s-{self._shared.dependencies.outside.ids(6)}")
-        await self._shared.begin_journal(cell)
-        workspace = Workspace(self._shared.dependencies.make_sandbox, "local", cell.ports.working_dir)
-        self._begin(cell, workspace, "transient")
-        return cell, True
+        return await self._begin_below(parent, work, "transient"), True
 
     def stop_agents(self, parent: SessionCell) -> None:
         scope, path = parent.ports.scope, parent.state.data.config.path

@@ -246,18 +246,21 @@ class CycleStream:
             raise call.error
 
     async def _leave(self) -> None:
-        call, pending = self._call, self._cell.pending_calls
+        call = self._call
         await self._events.__aexit__(None, None, None)
         if call is None:
             return
-        pending.drop(self._prompt.signal_id)
+        self._cell.pending_calls.drop(self._prompt.signal_id)
         if self._on_leave == "go_on" or (call.answered.is_set() and not self._is_kept_waiting):
             return
-        signal = AbortCycle(
-            at_ms=now_ms(), signal_id=pending.mint(), reason="the caller left the block", ref=self._prompt.ref
-        )
-        # Sent before any waiting: a caller that leaves because of a cancellation cannot wait, and the cycle is
-        # still aborted. SessionDown: nothing is running any more. StoreUnavailable: it was stopped, and this
-        # cannot be recorded yet.
-        with suppress(SessionDown, StoreUnavailable):
-            await pending.ask(signal, self._cell.send_notice)
+        await abort_prompt(self._cell, self.ref, "the caller left the block", wait=True)
+
+
+async def abort_prompt(cell: SessionCell, ref: PromptRef, reason: str, *, wait: bool) -> None:
+    signal = AbortCycle(
+        at_ms=now_ms(), signal_id=cell.pending_calls.mint(), reason=reason, wait=wait, ref=ref
+    )
+    # Sent before any waiting: a caller that leaves because of a cancellation cannot wait, and the cycle is still aborted.
+    # SessionDown: nothing is running any more. StoreUnavailable: it was stopped, and this cannot be recorded yet.
+    with suppress(SessionDown, StoreUnavailable):
+        await cell.pending_calls.ask(signal, cell.send_notice)

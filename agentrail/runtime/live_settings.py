@@ -19,7 +19,7 @@ from agentrail.core.session.views import model_of
 from agentrail.core.stack.inherited_stack import narrowing_of
 from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
-from agentrail.errors import PluginError, SessionDown
+from agentrail.errors import PluginError
 from agentrail.events import ToolSourceState
 from agentrail.frozen import not_json
 from agentrail.messages import JsonObject
@@ -35,7 +35,7 @@ from agentrail.runtime.model_lookup import decide_switch, facts_of
 from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_loader import fault_of_origin
-from agentrail.runtime.session_queries import AskingHandle
+from agentrail.runtime.session_queries import AskingHandle, change_below
 from agentrail.runtime.tool_origins import fault_of_bare, source_origin, tool_origin
 
 
@@ -152,7 +152,7 @@ class ChangingHandle(AskingHandle):
         await self._ask(signal)
         rules = narrowing_of(self._cell.visible.data.stack, plugin, options)
         if rules is not None:
-            await _narrow_below(self._cell, plugin, rules)
+            await change_below(self._cell, partial(_narrow, plugin=plugin, rules=rules))
 
     async def attach_plugin(self, plugin: PluginEntry) -> None:
         """Add a plugin to the stack, between two cycles. It is called after the other plugins of its priority.
@@ -245,18 +245,13 @@ class ChangingHandle(AskingHandle):
             self._cell.forget_tools()
 
 
-async def _narrow_below(above: SessionCell, plugin: str, rules: JsonObject) -> None:
-    for cell in tuple(above.below())[1:]:
-        signal = UpdatePluginOpts(
-            at_ms=now_ms(),
-            signal_id=cell.pending_calls.mint(),
-            plugin=plugin,
-            options=rules,
-            narrows=True,
-        )
-        # An ended session makes no more calls. A session without such a plugin is not guarded by it.
-        with suppress(SessionDown, PluginError):
-            await AskingHandle(cell)._ask(signal)  # noqa: SLF001 - the base of this module's handle
+async def _narrow(cell: SessionCell, plugin: str, rules: JsonObject) -> bool:
+    signal = UpdatePluginOpts(
+        at_ms=now_ms(), signal_id=cell.pending_calls.mint(), plugin=plugin, options=rules, narrows=True
+    )
+    with suppress(PluginError):  # a session without such a plugin is not guarded by it
+        await AskingHandle(cell)._ask(signal)  # noqa: SLF001 - the base of this module's handle
+    return True
 
 
 def _is_stored(cell: SessionCell) -> bool:

@@ -1,23 +1,25 @@
 """Permission rules that users made in a session and its descendants: list and revoke. Also the details of a pending approval."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from itertools import chain
-from typing import Final, Generic, Literal, TypeVar
+from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
 from attrs import frozen
 
 from agentrail.abc import Tool
-from agentrail.core.protocol.signals import RevokeRule, StatusQuery
+from agentrail.core.protocol.signals import RevokeRule
 from agentrail.core.session.approval_details import (
     ApprovalForm,
     ApprovalRule,
     form_of_approval,
-    rule_of_id,
+    rule_id_of,
     rules_of,
 )
 from agentrail.core.session.approval_rules import sorted_rules
-from agentrail.core.session.state import Rule
+from agentrail.core.session.state import Rule, SessionData
 from agentrail.core.session.views import first_words_in
 from agentrail.core.stack.loaded_stack import attempt_as
 from agentrail.errors import OptionError, SessionDown, UnknownApproval, UnknownRule
@@ -25,9 +27,11 @@ from agentrail.messages import SessionId
 from agentrail.runtime.arguments import fault_of_text, refuse
 from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_clock import now_ms
-from agentrail.runtime.session_queries import AskingHandle
+from agentrail.runtime.session_queries import AskingHandle, change_below
 
 _MAX_NAME_COMPARED: Final = 200
+
+FindRules: TypeAlias = Callable[[SessionData], Sequence[Rule]]
 
 
 class RulingHandle(AskingHandle):
@@ -40,8 +44,7 @@ class RulingHandle(AskingHandle):
         return tuple([rule for cell in self._cell.below() for rule in rules_of(cell.visible.data)])
 
     async def _do_revoke_rule(self, rule_id: str) -> None:
-        await self._look()
-        if not await _change(self._cell, _having(self._cell, rule_id)):
+        if not await self._end(partial(_with_id, rule_id)):
             message = f"rule {rule_id!r:.80} does not exist in this session or its sub-sessions; rules() lists the existing ones"
             raise UnknownRule(message)
 
@@ -49,17 +52,20 @@ class RulingHandle(AskingHandle):
         await self._look()
         _check_tool(self._cell, tool)
         rule = Rule(tool=tool, family=None, breaks=True)
-        await _change(self._cell, [(cell, rule) for cell in self._cell.below()], to="set")
+        set_it = partial(_change, rule=rule, to="set")
+        await set_it(self._cell)
+        await change_below(self._cell, set_it)
 
     async def _do_unbreak(self, tool: str) -> None:
-        await self._look()
-        if not await _change(self._cell, _breakpoints_at(self._cell, tool)):
+        if not await self._end(partial(_breakpoints_at, tool)):
             message = f"there is no breakpoint at {tool!r:.80}; rules() lists the existing ones"
             raise UnknownRule(message)
 
-    async def _look(self) -> None:
-        # After earlier messages, and with the session awake.
-        await self._ask(StatusQuery(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint()))
+    async def _end(self, find: FindRules) -> bool:
+        """End rules in this session and in those below it. Return whether one of them had one."""
+        await self._look()
+        is_ended = await _end_in(self._cell, find)
+        return await change_below(self._cell, partial(_end_in, find=find)) or is_ended
 
 
 RulingT = TypeVar("RulingT", bound=RulingHandle)
@@ -118,14 +124,12 @@ def _tool_of(owner: SessionCell, form: ApprovalForm) -> Tool | None:
     return None if state is None else owner.ports.tools.get((state.call.name, state.generation))
 
 
-def _having(cell: SessionCell, rule_id: str) -> tuple[tuple[SessionCell, Rule], ...]:
-    found = ((one, rule_of_id(one.state.data, rule_id)) for one in cell.below())
-    return tuple([(one, rule) for one, rule in found if rule is not None])
+def _with_id(rule_id: str, data: SessionData) -> list[Rule]:
+    return [rule for rule in sorted_rules(data.rules) if rule_id_of(rule) == rule_id]
 
 
-def _breakpoints_at(cell: SessionCell, tool: str) -> list[tuple[SessionCell, Rule]]:
-    rules = ((one, rule) for one in cell.below() for rule in sorted_rules(one.state.data.rules))
-    return [(one, rule) for one, rule in rules if rule.breaks and tool in {rule.tool, "*"}]
+def _breakpoints_at(tool: str, data: SessionData) -> list[Rule]:
+    return [rule for rule in sorted_rules(data.rules) if rule.breaks and tool in {rule.tool, "*"}]
 
 
 def _check_tool(cell: SessionCell, tool: str) -> None:
@@ -144,22 +148,13 @@ def _tools_of(cell: SessionCell) -> tuple[str, ...]:
     return (*data.tools.names, *chain.from_iterable(agents))
 
 
-async def _change(
-    top: SessionCell, rules: Sequence[tuple[SessionCell, Rule]], *, to: Literal["set"] | None = None
-) -> bool:
-    """Revoke rules, or set breakpoints. Return whether a session had one of them."""
-    is_changed = False
-    for cell, rule in rules:
-        try:
-            is_changed |= await _revoke(cell, rule, to or ("end" if rule.breaks else None))
-        except SessionDown:
-            if cell is top:
-                raise
-            is_changed = True  # it has ended, and its rules with it
-    return is_changed
+async def _end_in(cell: SessionCell, find: FindRules) -> bool:
+    ended = [await _change(cell, rule, "end" if rule.breaks else None) for rule in find(cell.state.data)]
+    return any(ended)
 
 
-async def _revoke(cell: SessionCell, rule: Rule, to: Literal["set", "end"] | None) -> bool:
+async def _change(cell: SessionCell, rule: Rule, to: Literal["set", "end"] | None) -> bool:
+    """Revoke a rule, or set or end a breakpoint. Return whether the session had it."""
     signal = RevokeRule(
         at_ms=now_ms(),
         signal_id=cell.pending_calls.mint(),
@@ -169,7 +164,8 @@ async def _revoke(cell: SessionCell, rule: Rule, to: Literal["set", "end"] | Non
         breakpoint=to,
     )
     try:
-        await AskingHandle(cell)._ask(signal)  # noqa: SLF001 - base class of this module's handle
+        with suppress(SessionDown):  # it has ended, and its rules with it
+            await AskingHandle(cell)._ask(signal)  # noqa: SLF001 - base class of this module's handle
     except UnknownRule:  # another call was faster, and the rule is already revoked
         return False
     return True

@@ -327,6 +327,7 @@ class SessionCell(SleepingCell):
         late_ephemeral: Number of ephemeral signals that came too late. The state counts the others.
         has_moved: Whether it ended here because another node owns it.
         sleep: Hibernation state. `None` if it never hibernates. A hibernated session has no `state`.
+        starting: Of each child that is being created, the end of that. It has the parent's rules of before.
     """
 
     __slots__ = (
@@ -348,6 +349,7 @@ class SessionCell(SleepingCell):
         "readers",
         "rested",
         "resting",
+        "starting",
         "undone",
     )
 
@@ -386,6 +388,7 @@ class SessionCell(SleepingCell):
         self.resting: RestRequest | None = None
         self.rested: Rested | None = None
         self.readers: Readers = NO_READERS
+        self.starting: tuple[trio.Event, ...] = ()
         self.find: Callable[[str, str], SessionCell | None] = _no_session
         self.interpreter: Interpreter | None = None
         self.journal: SessionJournal | None = None

@@ -10,7 +10,6 @@ from agentrail.core.protocol.signals import (
     AnswerCall,
     MessagesQuery,
     SnapshotQuery,
-    StatusQuery,
     Steer,
     StopSession,
 )
@@ -90,9 +89,7 @@ class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
         return f"<Session {self._cell.ports.key} {phase}>"
 
     async def _do_status(self) -> Status:
-        query = StatusQuery(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint())
-        status = cast("Status", await self._ask(query))
-        status = self._cell.with_children(status, now_ms())
+        status = self._cell.with_children(await self._look(), now_ms())
         return evolve(status, unconfined_commands=self._cell.ports.workspace.is_unconfined())
 
     async def messages(self) -> tuple[Message, ...]:

@@ -1,14 +1,16 @@
 """The handle's request-reply mechanism: send one message and wait for its reply."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
 import trio
 
-from agentrail.core.protocol.signals import Asked
-from agentrail.errors import ReplyTimeout
+from agentrail.core.protocol.signals import Asked, StatusQuery
+from agentrail.core.session.views import Status
+from agentrail.errors import ReplyTimeout, SessionDown
 from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_calls import SessionCalls, check_arguments
 from agentrail.runtime.session_clock import now_ms
@@ -52,11 +54,29 @@ class AskingHandle(SessionCalls):
         await trio.lowlevel.checkpoint_if_cancelled()
         return await self._cell.pending_calls.ask(signal, self._cell.send)
 
+    async def _look(self) -> Status:
+        # After earlier messages have been read, and with a hibernated session awake.
+        query = StatusQuery(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint())
+        return cast("Status", await self._ask(query))
+
     async def _ask_within(
         self, signal: Asked, timeout_seconds: float | None, cure: str = COLLECT_REPLY
     ) -> object:
         ask = partial(self._cell.pending_calls.ask, signal, self._cell.send)
         return await wait_within(timeout_seconds, ask, cure)
+
+
+async def change_below(above: SessionCell, change: Callable[[SessionCell], Awaitable[bool]]) -> bool:
+    """Change all sessions below one that has changed, also those that are starting. Return whether one of them changed."""
+    for started in above.starting:
+        await started.wait()
+    await AskingHandle(above)._look()  # noqa: SLF001 - after that, the session knows those that have started
+    is_changed = False
+    for _, cell in tuple(above.children()):
+        with suppress(SessionDown):
+            is_changed |= await change(cell)
+            is_changed |= await change_below(cell, change)
+    return is_changed
 
 
 async def wait_within(

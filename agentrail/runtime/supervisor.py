@@ -566,10 +566,8 @@ class SessionSupervisor:
         Cancellation: The session continues. If it had stopped by then, its state is in `last_words(id).rested` for a while.
         """
         refuse(fault_of_within(within))
-        key = key_of(self.session(session_id, scope=scope).scope, session_id)
-        cell = self._known(key)
-        assert cell is not None  # noqa: S101 - found above
-        return await rest_session(cell, within)
+        session = self.session(session_id, scope=scope)
+        return await rest_session(session._cell, within)  # noqa: SLF001 - internal access to the cell of a handle
 
     def monitor(self, session: Session | str, *, scope: str = NO_SCOPE) -> SessionMonitor:
         """Monitor a session: `await monitor.wait()` returns when it has ended for good. A restart does not count as an end.

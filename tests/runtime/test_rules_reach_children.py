@@ -4,11 +4,15 @@ import pytest
 import trio
 
 from agentrail import Agent, tool
-from agentrail.events import SubagentEvent
+from agentrail.events import AgentSuspended, SubagentEvent, ToolExecutionStart
+from agentrail.outside import installed
 from agentrail.plugins import Permissions
+from agentrail.stores.memory import MemoryStore
+from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.tools import RecordingTool
 from agentrail.tools.task import TaskTool
+from tests.runtime.rig import Inline, on_virtual_time, open_over, until
 
 SCOUT = Agent(name="scout", description="Looks.", system_prompt="You look.", background=True)
 WIDE = (Permissions, {"allow": ["*"]})
@@ -112,3 +116,52 @@ async def test_a_rule_reaches_a_call_that_waits_for_an_approval_and_a_child_that
         await session.approve(waiting[0].id)
         await session.collect_reply()
     assert pay.calls == []
+
+
+async def deny(session):
+    await session.update_plugin_opts("Permissions", deny=["pay"])
+
+
+async def stop_at(session):
+    await session.break_on("pay")
+
+
+async def revoke(session):
+    (rule,) = await session.rules()
+    await session.revoke_rule(rule.rule_id)
+
+
+TASK = ("task", {"description": "l", "subagent_type": "scout"})
+SPAWN = ("spawn_agent", {"agent": "scout", "task": "l"})
+
+
+@on_virtual_time
+@pytest.mark.parametrize(("change", "start"), [(deny, TASK), (deny, SPAWN), (stop_at, TASK), (revoke, TASK)])
+async def test_a_change_reaches_a_child_that_is_starting(change, start):
+    """It got the rules of before, and its store is still creating it; after the change it makes no call by them."""
+    pay = RecordingTool(name="pay")
+
+    def answer(request):
+        if is_child(request):
+            return calls(("pay", {}))
+        return {"first": calls(("pay", {})), "go": calls(start)}.get(last_text(request), says("ok"))
+
+    with installed(Inline()):
+        async with open_over(FaultyStore(MemoryStore())) as supervisor:
+            session = await supervisor.start_session(
+                model=FunctionModel(answer), tools=[pay, TaskTool()], agents=[SCOUT],
+                plugins=[(Permissions, {"allow": [start[0]] if change is revoke else [start[0], "pay"]})],
+            )  # fmt: skip
+            async with session.subscribe() as events:
+                if change is revoke:
+                    await session.prompt("first")
+                    await until(events, AgentSuspended)
+                    (approval,) = (await session.status()).approvals
+                    await session.approve(approval.id, kind="always")
+                    await session.collect_reply()
+                await session.prompt("go")
+                await until(events, ToolExecutionStart)
+            await change(session)
+            before = len(pay.calls)
+            await trio.sleep(10)
+            assert len(pay.calls) == before

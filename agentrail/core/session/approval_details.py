@@ -159,10 +159,6 @@ def rules_of(data: Known) -> tuple[ApprovalRule, ...]:
     return tuple(sorted(found, key=lambda one: one.at_ms or 0))
 
 
-def rule_of_id(data: Known, rule_id: str) -> Rule | None:
-    return next((one for one in sorted_rules(data.rules) if rule_id_of(one) == rule_id), None)
-
-
 def rule_id_of(rule: Rule) -> str:
     """Return the id of a rule, made from its content. An empty family differs from none."""
     what = [rule.tool, rule.family, *([True] if rule.exact else ["breakpoint"] if rule.breaks else [])]
