@@ -198,14 +198,7 @@ class HostSessions:
 
     async def plugins_of(self, facts: SessionFacts) -> Sequence[PluginEntry]:
         """Return the code of a session's plugins. Empty if the profile no longer exists."""
-        owner = owner_of_session(facts.user_data)
-        assert owner is not None  # noqa: S101 - a host has started it
-        context = ProfileContext(
-            tenant_id=owner.tenant_id,
-            user_id=owner.user_id,
-            session_id=facts.root_id,
-            agent_id=profile_of_session(facts.user_data) or "",
-        )
+        context = _context_of(facts)
         try:
             profile = await self.profile(context)
         except ProfileUnknown:
@@ -213,16 +206,8 @@ class HostSessions:
         return (await options_of_profile(self.profiles, profile, context)).plugins
 
     async def window_of_profile(self, session: Session) -> int | None:
-        owner = owner_of_session(session.facts.user_data)
-        assert owner is not None  # noqa: S101 - else it was given to no caller
-        context = ProfileContext(
-            tenant_id=owner.tenant_id,
-            user_id=owner.user_id,
-            session_id=session.facts.root_id,
-            agent_id=profile_of_session(session.facts.user_data) or "",
-        )
         with suppress(ProfileUnknown, ProfileFailed):
-            return (await self.profile(context)).context_window
+            return (await self.profile(_context_of(session.facts))).context_window
         return None
 
     # --- open, create, remove
@@ -244,12 +229,7 @@ class HostSessions:
         if facts.root_id != facts.session_id:
             message = "this session is a sub-agent of another one, which is not awake: use that one"
             raise SessionIsChild(message, root_id=facts.root_id)
-        context = ProfileContext(
-            tenant_id=owner.tenant_id,
-            user_id=owner.user_id,
-            session_id=facts.session_id,
-            agent_id=profile_of_session(facts.user_data) or "",
-        )
+        context = _context_of(facts)
         # The caller's metadata from its creation is only in its journal.
         metadata = metadata_of_session(facts.user_data)
         profile = await self._profile_of(context)
@@ -332,15 +312,7 @@ class HostSessions:
 
     async def check_shows_files(self, session: Session) -> None:
         """Refuse to read a workspace unless it certainly belongs to the session's user."""
-        user_data = session.facts.user_data
-        owner = owner_of_session(user_data)
-        assert owner is not None  # noqa: S101 - else it was given to no caller
-        context = ProfileContext(
-            tenant_id=owner.tenant_id,
-            user_id=owner.user_id,
-            session_id=session.facts.root_id,
-            agent_id=profile_of_session(user_data) or "",
-        )
+        context = _context_of(session.facts)
         try:
             await self.check_takes_files(await self.profile(context), context)
         except (AttachmentsUnsupported, ProfileUnknown):
@@ -454,6 +426,18 @@ class HostSessions:
 
 def profile_of_root(facts: SessionFacts) -> str | None:
     return profile_of_session(facts.user_data) if facts.root_id == facts.session_id else None
+
+
+def _context_of(facts: SessionFacts) -> ProfileContext:
+    """Return the context of a session that was given to a caller. Its profile is that of its root."""
+    owner = owner_of_session(facts.user_data)
+    assert owner is not None  # noqa: S101 - a host has started it
+    return ProfileContext(
+        tenant_id=owner.tenant_id,
+        user_id=owner.user_id,
+        session_id=facts.root_id,
+        agent_id=profile_of_session(facts.user_data) or "",
+    )
 
 
 def unknown(session_id: str, *, hint: str | None = None) -> SessionUnknown:
