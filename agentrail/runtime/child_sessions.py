@@ -14,6 +14,7 @@ from agentrail.core.policy.budget import NOTHING_SPENT, Budget, Spent, budget_le
 from agentrail.core.protocol.effects import ResumeChild, StartAgent
 from agentrail.core.protocol.signals import AgentIdled, BudgetLent, ChildStarted, Prompt
 from agentrail.core.session.child_sessions import sources_said_by
+from agentrail.core.session.recovery import NEVER_BEGAN
 from agentrail.core.session.state import Known
 from agentrail.core.values.sources import WITHOUT_SOURCES, more_sources
 from agentrail.errors import AgentrailError, SessionDown
@@ -29,6 +30,7 @@ from agentrail.events import (
 from agentrail.messages import PromptRef, SessionId, Text
 from agentrail.otp.child_specs import Restart
 from agentrail.runtime.child_calls import (
+    MAX_SESSION_ID_CHARACTERS,
     Deliver,
     SeenOfChild,
     assemble_child,
@@ -70,7 +72,7 @@ class ChildSessions:
         entry = self._shared.live(key_of(ports.scope, child_id))
         journal = None if entry is None else entry.cell.journal
         if entry is None or journal is None:
-            return await self._answer_of_ended(parent, child_id, effect.name, usage)
+            return await self._answer_of_ended(parent, child_id, effect, usage)
         cell = entry.cell
         usage.session_id = cell.ports.session_id
         try:
@@ -84,9 +86,11 @@ class ChildSessions:
             await _end_below(parent, cell, usage)  # noqa: ASYNC102 - shielded and bounded inside
 
     async def _answer_of_ended(
-        self, parent: SessionCell, child_id: SessionId, name: str, usage: ChildUsage
+        self, parent: SessionCell, child_id: SessionId, effect: ResumeChild, usage: ChildUsage
     ) -> ToolOutcome:
-        unknown = Error(text=f"[Outcome unknown: the session that worked for {name} is not there any more]")
+        unknown = Error(
+            text=f"[Outcome unknown: the session that worked for {effect.name} is not there any more]"
+        )
         keeping = self._shared.keeping
         if keeping is None:
             return unknown
@@ -106,7 +110,9 @@ class ChildSessions:
         except AgentrailError as error:
             return Error(text=f"{unknown.text[:-1]}: {clean_text(str(error))}]")
         if revived is None:
-            return unknown
+            # A child works only after it is stored and its start is reported. One whose name was too long has another id.
+            is_unstarted = not effect.child_ids and len(child_id) <= MAX_SESSION_ID_CHARACTERS
+            return Error(text=NEVER_BEGAN) if is_unstarted else unknown
         data = revived.state.data
         usage.spent = spent_of(data.usage, data.ledger)
         said = [event.message.text for event in revived.events if isinstance(event, ResponseComplete)]

@@ -403,6 +403,30 @@ async def test_a_child_comes_back_before_its_parent_and_its_end_is_delivered_onc
     assert inner.get("", ended).standing.has_ended
 
 
+async def test_a_child_that_was_never_stored_did_not_run():
+    """Killed before the session of a call was in the store: the result says that nothing happened, so the model may call it again."""
+    inner, create = fresh(), MemoryStore.create
+    process = Process(inner)
+
+    def lose(*given, **options):
+        process.store.go_away("killed")
+        message = "killed"
+        raise StoreUnavailable(message)
+
+    async with process as supervisor:
+        session = await supervisor.start_session(
+            model=ScriptedModel([wants_task()]), tools=[TaskTool()], session_id="s-1"
+        )
+        inner.create = lose
+        await session.prompt("Hi")
+        await eventually(lambda: not session._cell.journal.writer.is_available)  # noqa: SLF001 - it is known there
+        inner.create = create.__get__(inner)
+    async with open_again(inner) as supervisor:
+        session = await supervisor.resume_session("s-1", model=saying("done"), tools=[TaskTool()])
+        assert await session.collect_reply() == "done"
+        assert await results(session) == ["[Not run: the process stopped before this began]"]
+
+
 def wants_task():
     """Make a turn that hands something to a child."""
     return calls(("task", {"description": "Do it"}))
