@@ -18,6 +18,7 @@ from agentrail.abc.store import (
     Node,
     Opening,
     SharedDraw,
+    Standing,
     StoredSession,
     StoredSnapshot,
     TakeOver,
@@ -288,6 +289,14 @@ def check_root(there: StoredSession) -> None:
     if there.root != there.session:
         fault = f"session {there.session!r} belongs to the tree of {there.root!r}: name that one instead"
         raise OptionError([fault])
+
+
+def check_left(
+    root: SessionId, tree: Iterable[Standing], owner: Node | None, *, now: int, lease: int
+) -> None:
+    """Check that a tree has ended, or that its owner may not run it any more."""
+    if owner is not None and any(not one.has_ended for one in tree) and may_run(owner, now=now, lease=lease):
+        raise StillNeeded(root, by=[f"node {owner.id}"])
 
 
 def check_deletion(root: SessionId, forks: Iterable[str], written_at_ms: int, before_ms: int | None) -> None:

@@ -40,6 +40,7 @@ from agentrail.stores.append_rules import (
     AppendRefusal,
     check_deletion,
     check_dense,
+    check_left,
     check_quota,
     check_root,
     check_same_opening,
@@ -49,7 +50,6 @@ from agentrail.stores.append_rules import (
     decide_append,
     draw_allowance,
     is_dead,
-    may_run,
     resets_deaths,
     session_not_found,
     takeover_record,
@@ -736,9 +736,8 @@ class MemoryStore:
         return sorted(self._trees[scope, root], key=lambda key: (key[1] != root, key))
 
     def _check_left(self, top: MemoryJournal, keys: Iterable[_Key]) -> None:
-        works_on = any(not self._journals[key].standing.has_ended for key in keys)
-        if works_on and may_run(self._nodes.get(top.node), now=self.now_ms(), lease=self._lease_ms):
-            raise StillNeeded(top.session, by=[f"node {top.node}"])
+        tree, owner = [self._journals[key].standing for key in keys], self._nodes.get(top.node)
+        check_left(top.session, tree, owner, now=self.now_ms(), lease=self._lease_ms)
 
     def _is_alive(self, node: str, now: int) -> bool:
         return not is_dead(self._nodes.get(node), now=now, lease=self._lease_ms)

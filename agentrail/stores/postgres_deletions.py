@@ -12,9 +12,9 @@ from agentrail.errors import StillNeeded
 from agentrail.messages import SessionId
 from agentrail.stores.append_rules import (
     check_deletion,
+    check_left,
     check_trim,
     check_trim_has_snapshot,
-    may_run,
 )
 from agentrail.stores.postgres_connections import PostgresConnection, bigints, byteas, texts
 from agentrail.stores.postgres_rows import fetch_records, fetch_snapshots, known, known_root, run_statement
@@ -40,15 +40,6 @@ def _locked_tree(
     return top, tree[scope, root].sessions
 
 
-def _check_left(
-    connection: PostgresConnection, top: StoredSession, tree: Sequence[StoredSession], lease: int
-) -> None:
-    owner = fetch_nodes(connection, [top.node]).get(top.node)
-    works_on = any(not one.standing.has_ended for one in tree)
-    if works_on and may_run(owner, now=server_now_ms(connection), lease=lease):
-        raise StillNeeded(top.session, by=[f"node {top.node}"])
-
-
 def delete_tree(
     connection: PostgresConnection, scope: str, root: SessionId, *, lease: int, written_before_ms: int | None
 ) -> int:
@@ -59,7 +50,8 @@ def delete_tree(
         row[0].decode() for row in run_statement(connection, _FORKS, scope.encode(), root.encode(), names)
     ]
     check_deletion(root, forks, max(one.written_at_ms for one in tree), written_before_ms)
-    _check_left(connection, top, tree, lease)
+    owner, now = fetch_nodes(connection, [top.node]).get(top.node), server_now_ms(connection)
+    check_left(root, [one.standing for one in tree], owner, now=now, lease=lease)
     ((size,),) = run_statement(connection, _SIZE, scope.encode(), names, scope.encode(), names)
     freed = _drop_contents(connection, scope, tree)[1]
     for table in ("record", "session"):
@@ -115,8 +107,8 @@ def erase_tree(
 ) -> Erasure:
     """Erase the content of a tree. See `Store.erase`."""
     top, tree = _locked_tree(connection, scope, root)
-    _check_left(connection, top, tree, lease)
-    now = server_now_ms(connection)
+    owner, now = fetch_nodes(connection, [top.node]).get(top.node), server_now_ms(connection)
+    check_left(root, [one.standing for one in tree], owner, now=now, lease=lease)
     return sum((_erase_session(connection, one, why, now) for one in tree), Erasure())
 
 

@@ -15,9 +15,9 @@ from agentrail.errors import StillNeeded
 from agentrail.messages import SessionId
 from agentrail.stores.append_rules import (
     check_deletion,
+    check_left,
     check_trim,
     check_trim_has_snapshot,
-    may_run,
 )
 from agentrail.stores.sqlite_nodes import fetch_node
 from agentrail.stores.sqlite_queries import kept_snapshots, known, known_root
@@ -55,7 +55,8 @@ def delete_tree(  # noqa: PLR0913 - the arguments of the port, and the clock
     tree = tree_of(connection, scope, root)
     written_at_ms = max(one.written_at_ms for one in tree)
     check_deletion(root, [row[0] for row in forks], written_at_ms, written_before_ms)
-    _check_left(connection, top, tree, now=now, lease=lease)
+    owner = fetch_node(connection, top.node)
+    check_left(root, [one.standing for one in tree], owner, now=now, lease=lease)
     removed = 0
     for one in tree:
         for statement in _BYTES_OF:
@@ -65,14 +66,6 @@ def delete_tree(  # noqa: PLR0913 - the arguments of the port, and the clock
         for digest in digests:
             removed += _drop_blob(connection, digest) or 0
     return removed
-
-
-def _check_left(
-    connection: apsw.Connection, top: StoredSession, tree: list[StoredSession], *, now: int, lease: int
-) -> None:
-    works_on = any(not one.standing.has_ended for one in tree)
-    if works_on and may_run(fetch_node(connection, top.node), now=now, lease=lease):
-        raise StillNeeded(top.session, by=[f"node {top.node}"])
 
 
 def _digests_of(connection: apsw.Connection, scope: str, session: str) -> list[str]:
@@ -114,7 +107,8 @@ def erase_tree(  # noqa: PLR0913 - the arguments of the port, and the clock
     """Erase the content of a tree. See `Store.erase`."""
     top = known_root(connection, scope, root)
     tree = tree_of(connection, scope, root)
-    _check_left(connection, top, tree, now=now, lease=lease)
+    owner = fetch_node(connection, top.node)
+    check_left(root, [one.standing for one in tree], owner, now=now, lease=lease)
     return sum((_erase_session(connection, one, why, now) for one in tree), Erasure())
 
 
