@@ -12,8 +12,8 @@ from typing import Final, Protocol
 import trio
 from attrs import define, field
 
-from agentrail.abc.store import Node, Store
-from agentrail.errors import AgentrailError, HeldBy, OptionError, SessionNotFound
+from agentrail.abc.store import Node
+from agentrail.errors import AgentrailError, HeldBy, OptionError
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.runtime.arguments import faults_of_key, refuse
@@ -21,6 +21,7 @@ from agentrail.runtime.persistence import Keeping
 from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_keys import NO_SCOPE, key_of
+from agentrail.runtime.session_loader import stored_of
 from agentrail.runtime.session_nodes import place_of_session
 from agentrail.runtime.shared_resources import Shared
 from agentrail.runtime.shutdown import fault_of_within, leave_for_move, leave_quietly, tree_by_tree
@@ -188,16 +189,11 @@ class Moves:
         return keeping
 
     async def _check_root(self, keeping: Keeping, scope: str, session_id: SessionId) -> None:
-        store: Store = keeping.store
-        row = await keeping.read(partial(store.get, scope, session_id))
-        if row is None:
-            message = f"the store has no session {session_id!r:.200}"
-            raise SessionNotFound(message)
+        row = await keeping.read(partial(stored_of, keeping.store, scope, session_id))
         if row.root != row.session:
             raise OptionError([f"session {row.session!r} is a sub-agent: move its root, {row.root!r}"])
-        place = place_of_session(
-            row, await keeping.read(store.nodes), keeping.node.id, silent_nodes(keeping.silence)
-        )
+        nodes = await keeping.read(keeping.store.nodes)
+        place = place_of_session(row, nodes, keeping.node.id, silent_nodes(keeping.silence))
         if isinstance(place, Node):
             seen_ago_ms = max(now_ms() - place.seen_at_ms, 0)
             raise HeldBy(session_id, node=place.id, address=place.address, seen_ago_ms=seen_ago_ms)
