@@ -18,7 +18,7 @@ from attrs import define, frozen
 from agentrail import outside, websockets
 from agentrail.abc.store import Node
 from agentrail.actors.deferred_error import Kept
-from agentrail.errors import HeldBy, OptionError, StoreUnavailable
+from agentrail.errors import HeldBy, OptionError, ProfileUnknown, StoreUnavailable, Unrevivable
 from agentrail.gateway.error_responses import refuse_call
 from agentrail.gateway.node_routes import NodeClient
 from agentrail.gateway.node_token import (
@@ -143,6 +143,7 @@ async def run_at_owner(
     find: FindOwner,
     run_here: Callable[[], Awaitable[T]],
     send: Callable[[Node], Awaitable[PassedOn[T]]],
+    nodes: SessionNodes,
     *,
     is_safe: bool,
 ) -> T:
@@ -152,6 +153,7 @@ async def run_at_owner(
         find: Returns the place of the session.
         run_here: Runs the call.
         send: Passes it on to a node.
+        nodes: All nodes. One with other profiles runs the call if this one lacks the code of the session.
         is_safe: Whether it may be sent again although it may have been accepted.
 
     Raises:
@@ -175,6 +177,8 @@ async def run_at_owner(
                     break
                 was_held = True
                 continue
+            except (ProfileUnknown, Unrevivable) as error:
+                place = await nodes.other_for(error)
         if place.id in tried or len(tried) == MAX_NODES:
             break
         tried.add(place.id)
@@ -252,7 +256,8 @@ class Forwarder:
             log_node_call(call.node_call, call.head.method, call.head.path)
             return await run_for_node(find, run_here)
         is_safe = is_read or aim.client_id is not None
-        return await run_at_owner(find, run_here, partial(self._send, call, route), is_safe=is_safe)
+        send = partial(self._send, call, route)
+        return await run_at_owner(find, run_here, send, self.nodes, is_safe=is_safe)
 
     async def _find(
         self,
@@ -348,11 +353,10 @@ class Forwarder:
                 return
             found = dict(response.headers)
             signature = found.get(ANSWER_HEADER.encode(), b"").decode("latin-1")
-            if not is_signed_answer(self.client.secret, nonce, signature):
-                exchange.sent = "refused" if response.status in (_REFUSED, _NOT_OWNER) else "unknown"
-            elif response.status == _NOT_OWNER:
+            is_signed = is_signed_answer(self.client.secret, nonce, signature)
+            if response.status == _NOT_OWNER or (response.status == _REFUSED and not is_signed):
                 exchange.sent = "refused"
-            else:
+            elif is_signed:
                 told = nonce, node.id, call.head.method, call.head.path, response.status
                 LOGGER.info("request %s to node %s: %s %s %d", *told)
                 await self._return(call, response, exchange)

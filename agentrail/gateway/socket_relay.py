@@ -17,7 +17,7 @@ from msgspec import UNSET, Raw
 
 from agentrail import websockets
 from agentrail.abc.store import Node
-from agentrail.errors import HeldBy, StoreUnavailable
+from agentrail.errors import HeldBy, ProfileUnknown, StoreUnavailable, Unrevivable
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, refuse_call
 from agentrail.gateway.forwarder import (
     FindOwner,
@@ -32,7 +32,7 @@ from agentrail.gateway.socket_frames import CommandFrame, Subscribe, refusal_fra
 from agentrail.gateway.socket_queue import SendQueue
 from agentrail.host.hook_payloads import Principal
 from agentrail.host.identity import SessionOwner, fault_of_session_id
-from agentrail.runtime.session_nodes import SessionPlace
+from agentrail.runtime.session_nodes import SessionNodes, SessionPlace
 from agentrail.structs import decoder_of
 from agentrail.wire.plain import encode_plain
 from agentrail.wire.server_frames import REASONS, CloseCode, FrameHead, Subscribed
@@ -412,7 +412,7 @@ class SocketRelay:
             again = await self._upstream(node, principal).ask(command)
             return sent if again == "refused" else again
 
-        return await run_at_owner(find, run_here, send, is_safe=is_safe)
+        return await run_at_owner(find, run_here, send, self._nodes, is_safe=is_safe)
 
     async def follow(self, asked: Subscribe, principal: Principal, read_here: ReadHere) -> None:
         """Read a session at each of its owners in turn, until it ends.
@@ -458,19 +458,25 @@ class SocketRelay:
             return ("moved" if await read_here(reading) else "over"), True
         except HeldBy:  # another node was faster
             return "lost", False
+        except (ProfileUnknown, Unrevivable) as error:
+            return await self._read_at(await self._nodes.other_for(error), reading, read_here)
+
+    @property
+    def _nodes(self) -> SessionNodes:
+        return self.gateway.opened()[0].supervisor.nodes
 
     def _find(self, session_id: str, principal: Principal, *, is_read: bool = False) -> FindOwner:
         return partial(self.gateway.opened()[0].owner_of, session_id, principal.tenant_id, is_read=is_read)
 
     def _upstream(self, node: Node, principal: Principal) -> Upstream:
-        open_socket, host = self.gateway.open_node_socket, self.gateway.opened()[0]
+        open_socket = self.gateway.open_node_socket
         if self.is_closed or open_socket is None:
             refuse_call("owner_silent", "the socket of this command is closed")
         key = node.id, principal, self.client.replay_frames
         found = self._upstreams.get(key)
         if found is None or found.has_ended:
             dial = partial(open_socket, node, principal, self.target)
-            found = Upstream(self.client, dial, partial(host.supervisor.nodes.is_alive, node.id))
+            found = Upstream(self.client, dial, partial(self._nodes.is_alive, node.id))
             self._upstreams[key] = found
             self.nursery.start_soon(found.run, name=f"socket to node {node.id}")
         return found

@@ -8,7 +8,7 @@ import trio
 
 from agentrail.abc.store import Node, SharedSecret, StoredSession
 from agentrail.core.values.port_members import offers
-from agentrail.errors import OptionError
+from agentrail.errors import OptionError, ProfileUnknown, Unrevivable
 from agentrail.messages import SessionId
 from agentrail.runtime.persistence import Keeping, has_other_nodes
 from agentrail.runtime.session_keys import key_of
@@ -45,8 +45,7 @@ def place_of_session(
         return "nowhere"
     if stored.node == own:
         return "here"
-    owner = next((one for one in nodes if one.id == stored.node), None)
-    return owner if owner is not None and is_living(owner, silent) else "nowhere"
+    return next((one for one in nodes if one.id == stored.node and is_living(one, silent)), "nowhere")
 
 
 def node_that_reads(codec: int, nodes: Iterable[Node], silent: Collection[str] = ()) -> Node | None:
@@ -134,8 +133,18 @@ class SessionNodes:
         """Return a node that counts as alive, as far as this node knows. Reads the store about once a second, for all callers."""
         if self.node is not None and node_id == self.node.id:
             return "here"
-        found = next((one for one in await self._read_nodes() if one.id == node_id), None)
-        return found if found is not None and is_living(found, self._silent()) else "nowhere"
+        nodes, silent = await self._read_nodes(), self._silent()
+        return next((one for one in nodes if one.id == node_id and is_living(one, silent)), "nowhere")
+
+    async def other_for(self, error: ProfileUnknown | Unrevivable) -> Node:
+        """Return the living node with the lowest load among those whose profiles differ. Raise the error if there is none."""
+        keeping, nodes = self._shared.store_of("nodes"), await self._read_nodes(is_fresh=True)
+        own = keeping.node if keeping.heartbeat is None else keeping.heartbeat.node
+        others = [one for one in nodes if one.address and one.id != own.id and one.digest != own.digest]
+        other = node_that_reads(0, others, self._silent())
+        if other is None:
+            raise error
+        return other
 
     async def is_alive(self, node_id: str) -> bool:
         """Whether a node counts as alive."""

@@ -16,8 +16,11 @@ from agentrail.runtime import persistence
 from agentrail.runtime.session_nodes import node_that_reads
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, calls, says
+from agentrail.testing.plugins import PuppetPlugin
 from tests.gateway.nodes import serving_nodes
+from tests.gateway.socket_client import socket_of
 from tests.gateway.web import error_of
+from tests.host.hosting import profile
 
 OLD, NEW = 1, 2
 SESSIONS = [f"s{number}" for number in range(6)]
@@ -165,6 +168,27 @@ async def test_a_rolling_update_and_back_fails_no_cycle(monkeypatch):
             )
         for _, stop in cluster.nodes:
             stop.set()
+
+
+async def test_a_node_without_the_code_of_a_stored_session_passes_calls_on():
+    """An older node has neither a new profile nor a new plugin of an old one. What no node serves is unknown."""
+    store = MemoryStore(is_shared=True)
+    newer = [profile(MODEL, plugins=[PuppetPlugin((), name="added")]), profile(MODEL, name="fresh")]
+    async with serving_nodes(1, MODEL, store=store) as (old,):
+        unserved = {"message": "Hi", "session_id": "d", "agent_id": "fresh"}
+        error_of(await old.post("/chat", unserved), 404, "profile_unknown")
+        async with serving_nodes(1, MODEL, store=store, profiles=newer) as (new,):
+            for session_id, agent_id in (("a", "desk"), ("b", "fresh"), ("c", "fresh")):
+                body = {"message": "Hi", "session_id": session_id, "agent_id": agent_id}
+                assert (await new.post("/chat", body)).is_success
+                await new.host.supervisor.rest(session_id, scope="acme")
+            for session_id in ("a", "b"):
+                answer = await old.post("/chat", {"message": "Again", "session_id": session_id})
+                assert (answer.status_code, old.owner(session_id)[0]) == (200, new.id), answer.text
+            async with socket_of(old, by="ann") as client:
+                assert (await client.subscribe("c"))["snapshot"]["agent_id"] == "fresh"
+            nowhere = {"message": "Hi", "session_id": "d", "agent_id": "none"}
+            error_of(await old.post("/chat", nowhere), 404, "profile_unknown")
 
 
 def test_a_session_of_a_newer_codec_is_at_the_idlest_node_that_reads_it():
