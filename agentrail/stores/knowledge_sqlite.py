@@ -31,7 +31,7 @@ from agentrail.abc.knowledge import (
 from agentrail.abc.recall import MemoryOwner, check_limit
 from agentrail.errors import OptionError
 from agentrail.stores.documents import UnreadDocument, cut_document, read_kb_document
-from agentrail.stores.tenant_files import TenantSchema, cut_index_again
+from agentrail.stores.tenant_files import TenantSchema, cut_index_again, list_of
 from agentrail.stores.vectors import SqliteCollection, vector_stamp, vector_tables
 from agentrail.stores.words import any_of, choose_words, cut_words, indexed, owner_key, query_words
 
@@ -114,7 +114,7 @@ class SqliteKnowledge(SqliteCollection):
     @staticmethod
     def _joined(parts: Sequence[str]) -> str:
         trail, text = parts
-        return "\n".join([*json.loads(trail), text])
+        return "\n".join([*list_of(trail), text])
 
     # --- for maintainers of a base
 
@@ -392,7 +392,7 @@ def _narrowed(
     numbers: list[int] = []
     for base in bases:
         rows: list[Any] = connection.execute(statement, (base.name,)).fetchall()
-        inside = [row for row in rows if within.passes(row[1], json.loads(row[3] or "[]"))]
+        inside = [row for row in rows if within.passes(row[1], list_of(row[3] or "[]"))]
         if inside:
             narrowed.append(evolve(base, documents=len(inside), passages=sum(row[2] for row in inside)))
             numbers += [row[0] for row in inside]
@@ -429,7 +429,7 @@ def _column_of(connection: apsw.Connection, table: str, column: str) -> str:
 def _tags_of(connection: apsw.Connection, document: int) -> tuple[str, ...]:
     tags = _column_of(connection, "tagged", "tags")
     kept = connection.execute(f"SELECT {tags} FROM document WHERE number = ?", (document,)).get  # noqa: S608 - constants
-    return tuple(json.loads(kept or "[]"))
+    return list_of(kept or "[]")
 
 
 def _documents_of(
@@ -441,8 +441,7 @@ def _documents_of(
     names = ("path", "digest", "state", "reason", "passages", "summary")
     rows: Iterable[Any] = connection.execute(statement, (base,))
     found = [
-        KnowledgeDocument(**dict(zip(names, row, strict=True)), tags=tuple(json.loads(tags)))
-        for *row, tags in rows
+        KnowledgeDocument(**dict(zip(names, row, strict=True)), tags=list_of(tags)) for *row, tags in rows
     ]
     return tuple([one for one in found if within.passes(one.path, one.tags)])
 
@@ -462,15 +461,11 @@ def _bases_for(connection: apsw.Connection, reader: MemoryOwner) -> tuple[Knowle
         """SELECT b.name, b.readers, count(d.number) FILTER (WHERE d.state = 'indexed'), coalesce(sum(d.passages), 0)
         FROM base AS b LEFT JOIN document AS d ON d.base = b.name GROUP BY b.name ORDER BY b.name"""
     )
-    return tuple(
-        [
-            KnowledgeBase(
-                name=name, readers=tuple(json.loads(readers)), documents=documents, passages=passages
-            )
-            for name, readers, documents, passages in rows
-            if may_read(json.loads(readers), reader)
-        ]
-    )
+    found = [
+        KnowledgeBase(name=name, readers=list_of(readers), documents=documents, passages=passages)
+        for name, readers, documents, passages in rows
+    ]
+    return tuple([base for base in found if may_read(base.readers, reader)])
 
 
 def _match(
@@ -488,11 +483,12 @@ def _match(
 
 def _passage_of(row: Any) -> Passage:
     passage_id, base, path, trail, first_line, last_line, text = row
+    headings: Any = list_of(trail)
     return Passage(
         id=passage_id,
         base=base,
         path=path,
-        trail=json.loads(trail),
+        trail=headings,
         first_line=abs(first_line),
         last_line=abs(last_line),
         text=text,

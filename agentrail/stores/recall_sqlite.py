@@ -20,7 +20,7 @@ from agentrail.abc.recall import (
     TagFilter,
     check_limit,
 )
-from agentrail.stores.tenant_files import TenantSchema, cut_index_again
+from agentrail.stores.tenant_files import TenantSchema, cut_index_again, list_of
 from agentrail.stores.vectors import SqliteCollection, vector_stamp, vector_tables
 from agentrail.stores.words import (
     all_of,
@@ -93,7 +93,7 @@ class SqliteRecall(SqliteCollection):
     @staticmethod
     def _joined(parts: Sequence[str]) -> str:
         text, tags = parts
-        return " ".join([text, *json.loads(tags)])
+        return " ".join([text, *list_of(tags)])
 
     def put(self, owner: MemoryOwner, entry: MemoryEntry) -> None:
         """Store an entry. See `RecallStore.put`."""
@@ -118,7 +118,7 @@ class SqliteRecall(SqliteCollection):
                 return None
             statement = f"SELECT {_COLUMNS} FROM memory AS m WHERE m.own = ? AND m.id = ?"  # noqa: S608 - constants
             row = connection.execute(statement, (key_of_owner(owner), entry_id)).fetchone()
-        return None if row is None else _entry_of(row)
+            return None if row is None else _entry_of(row)
 
     def search(
         self, owner: MemoryOwner, query: str, tags: TagFilter = ANY_TAGS, *, limit: int = 5
@@ -286,5 +286,5 @@ def _overwrite_words(connection: apsw.Connection) -> None:
 def _entry_of(row: Any) -> MemoryEntry:
     entry_id, text, tags, session, at_ms, version = row
     return MemoryEntry(
-        id=entry_id, text=text, tags=tuple(json.loads(tags)), session=session, at_ms=at_ms, version=version
+        id=entry_id, text=text, tags=list_of(tags), session=session, at_ms=at_ms, version=version
     )

@@ -64,11 +64,9 @@ class WriteLock:
     def __init__(self, store: Path, *, since_ms: int) -> None:
         self.path: Path = lock_path(store)
         self._pid = os.getpid()
+        self._file = -1
         try:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise no_store_at(store, error.strerror or str(error)) from error
-        try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.fchmod(self._file, 0o600)
             text = msgspec.json.encode(_Writer(pid=self._pid, since_ms=since_ms)) + b"\n"

@@ -1,6 +1,7 @@
 """One SQLite file per tenant, in a directory. Several processes may write it in short transactions."""
 
 import hashlib
+import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,7 @@ from agentrail.private_paths import keep_private
 from agentrail.stores.porter_stemmer import stem
 from agentrail.stores.sqlite_connections import (
     Connector,
+    DamagedStoreError,
     ReadConnections,
     check_sqlite,
     forget,
@@ -239,6 +241,14 @@ class TenantFile:
 
 def _is_made(connection: apsw.Connection) -> bool:
     return bool(connection.execute("SELECT count(*) FROM sqlite_schema").get)
+
+
+def list_of(text: Any) -> tuple[str, ...]:
+    """Return the names in a column, which is a JSON list. Anything else is damage."""
+    try:
+        return tuple(json.loads(text))
+    except (TypeError, ValueError) as error:  # the first for another type of value
+        raise DamagedStoreError(*error.args) from error
 
 
 def no_place(what: str, path: Path, reason: str) -> StoreUnavailable:

@@ -13,6 +13,7 @@ import apsw
 from attrs import frozen
 
 from agentrail.distribution import install_command
+from agentrail.stores.sqlite_connections import DamagedStoreError
 from agentrail.stores.tenant_files import TenantFiles, TenantSchema
 
 MAX_CACHED_BYTES: Final = 128 << 20
@@ -119,7 +120,11 @@ def vector_stamp(connection: apsw.Connection) -> int | None:
     """Return a number that changes with the vectors of a file. None for a file of an older version without later writes."""
     if not connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'vector_change'").get:
         return None
-    return int(connection.execute("SELECT stamp FROM vector_change").get)
+    stamp: int | None = connection.execute("SELECT stamp FROM vector_change").get
+    if stamp is None:
+        message = "the stamp of the vectors is missing"
+        raise DamagedStoreError(message)
+    return stamp
 
 
 class SqliteCollection:
@@ -163,7 +168,7 @@ class SqliteCollection:
                 WHERE v.kind IS NOT ? LIMIT ?""",  # noqa: S608 - constants
                 (kind, limit),
             ).fetchall()
-        return tuple([(int(number), self._joined(parts)) for number, *parts in rows])
+            return tuple([(int(number), self._joined(parts)) for number, *parts in rows])
 
     def put_vectors(self, tenant: str, kind: str, vectors: Sequence[tuple[int, bytes]]) -> None:
         """Store vectors of texts that still exist. See `VectorKeeper.put_vectors`."""

@@ -3,6 +3,7 @@
 import hashlib
 from contextlib import closing
 
+import apsw
 import pytest
 from hypothesis import example, given, strategies as st
 
@@ -271,3 +272,14 @@ async def test_names_and_closing(tmp_path):
     assert "SqliteKnowledge(" in repr(opened)
     with pytest.raises(StoreUnavailable, match="closed"):
         opened.bases(ADA)
+
+
+@pytest.mark.parametrize(("table", "column"), [("base", "readers"), ("passage", "trail"), ("tagged", "tags")])
+def test_a_list_that_was_cut_is_reported_as_damage(store, table, column):
+    """It may hold the readers of a base, so nothing is guessed."""
+    store.add("acme", "hers", "tea.md", b"# Tea\n\nGreen.")
+    store.tag("acme", "hers", ["tea.md"], ["drinks"])
+    with closing(apsw.Connection(str(store.path_of("acme")))) as other:
+        other.execute(f"UPDATE {table} SET {column} = '[\"'")  # noqa: S608 - of this test
+    with pytest.raises(StoreUnavailable, match=r"is damaged .*: move it away, or replace it with a backup"):
+        store.search(ADA, "green", "hers", DocumentFilter(tags=("drinks",)))

@@ -229,6 +229,33 @@ def test_a_damaged_file_and_a_place_that_is_none_are_told(store, tmp_path):
             other.put(ADA, entry())
 
 
+@pytest.mark.parametrize("tags", ['["a"', None])
+def test_damage_in_a_value_is_reported(store, tags):
+    """A list that was cut, and another type of value, which a flipped bit can leave in a row of sound pages."""
+    store.put(ADA, entry("m1", "green tea", "a"))
+    store.put_vectors("acme", "k", [(1, bytes(4))])
+    with closing(apsw.Connection(str(store.path_of("acme")))) as other:
+        other.pragma("writable_schema", "on")
+        other.execute("UPDATE sqlite_schema SET sql = replace(sql, 'tags TEXT NOT NULL', 'tags TEXT')")
+        other.execute(
+            "UPDATE sqlite_schema SET sql = replace(sql, 'stamp INTEGER NOT NULL', 'stamp INTEGER')"
+        )
+    with closing(apsw.Connection(str(store.path_of("acme")))) as other:
+        other.execute("UPDATE memory SET tags = ?", (tags,))
+        other.execute("DELETE FROM vector_change")
+    for call in (
+        lambda: store.get(ADA, "m1"),
+        lambda: store.search(ADA, "tea"),
+        lambda: store.list(ADA),
+        lambda: store.nearest(ADA, bytes(4), "k", limit=1),
+        lambda: store.without_vectors("acme", "other", limit=1),
+    ):
+        with pytest.raises(
+            StoreUnavailable, match=r"is damaged .*: move it away, or replace it with a backup"
+        ):
+            call()
+
+
 def test_a_pipe_in_place_of_a_file_is_reported(store):
     """Opened, it would wait for its writer, and the caller with it. The writer here keeps a failed test from waiting."""
     pipe = store.path_of("acme")
