@@ -139,10 +139,10 @@ class LocalSandbox:
         check_choice("hard_links", hard_links, HardLinks)
         check_choice("shell_fallback", shell_fallback, ShellFallback)
         check_choice("network", network, Network)
-        given, resolved = _names_of(root, allow_root=allow_root)
+        given = Path(os.path.abspath(root))  # noqa: PTH100 - resolve() would also follow links
         self._root = _open_root(given)
         self._close_root = weakref.finalize(self, os.close, self._root)
-        self._path = resolved
+        self._path = resolved = _resolved_root(given, allow_root=allow_root)
         self._roots = (PurePosixPath(given), PurePosixPath(resolved))
         self._virtual = virtual_mode
         if not virtual_mode:
@@ -645,19 +645,18 @@ def _outcomes(
     )
 
 
-def _names_of(root: str | os.PathLike[str], *, allow_root: bool) -> tuple[Path, Path]:
-    """Return the given name of the root, and the one after resolving links: both count."""
-    given = Path(os.path.abspath(root))  # noqa: PTH100 - resolve() would also follow links
+def _resolved_root(given: Path, *, allow_root: bool) -> Path:
+    """Return the name of the root after resolving links. The given one counts too."""
     resolved = given.resolve()
     if resolved == Path("/") and not allow_root:
         message = "the root of a sandbox is '/', the whole machine: name a directory, or set allow_root=True"
         raise SandboxError(message)
-    return given, resolved
+    return resolved
 
 
 def _open_root(root: Path) -> int:
     try:
         return os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        message = f"the root {str(root)!r} cannot be opened ({error.strerror}): name an existing directory"
+    except (OSError, ValueError) as error:  # the second for a name that no file can have
+        message = f"the root {str(root)!r} cannot be opened ({getattr(error, 'strerror', error)}): name an existing directory"
         raise SandboxError(message) from None

@@ -116,7 +116,11 @@ async def test_what_is_no_file_is_refused(sandbox, root, monkeypatch):
 
 async def test_a_root_that_is_none_is_refused(root):
     """At construction, with the reason and the way out; the whole machine is one for who asks for it."""
+    loop = root.parent / "loop"
+    loop.symlink_to(loop)
     for place, words in (
+        (loop, "cannot be opened (Too many levels of symbolic links): name an existing directory"),
+        (root / "a\0b", "cannot be opened (embedded null byte): name an existing directory"),
         (root / "missing", "(No such file or directory): name an existing directory"),
         (root.parent / "secret", "cannot be opened (Not a directory): name an existing directory"),
         ("/", "the root of a sandbox is '/', the whole machine: name a directory, or set allow_root=True"),
