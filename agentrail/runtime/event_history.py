@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 from attrs import field, frozen
 
@@ -74,8 +74,6 @@ class PageAsked:
     undone: bool = False
 
 
-T = TypeVar("T")
-
 ReadRange: TypeAlias = Callable[[int, int], tuple[Sequence[Event], int]]
 """Returns the readable events of a range, and the number of the first readable one."""
 
@@ -126,7 +124,7 @@ def fault_of_page(asked: PageAsked) -> str | None:
     return fault or (fault_of_whole("before or after", numbers[0], 0) if numbers else None)
 
 
-def _put(cache: OrderedDict[tuple[str, SessionId], T], stored: StoredSession, value: T, most: int) -> None:
+def _put(cache: OrderedDict[Any, Any], stored: StoredSession, value: object, most: int) -> None:
     with suppress(KeyError):  # another thread was faster and has made room
         cache[stored.scope, stored.session] = value
         cache.move_to_end((stored.scope, stored.session))
@@ -221,16 +219,15 @@ class PastEvents:
         self, stored: StoredSession, finder: PluginFinder, ask: Ask, low: int
     ) -> tuple[SessionState | None, Tail, int]:
         """Return the state to fold from, and the first readable event number after it. Beyond all numbers if there is none."""
-        store = self._store
-        start, tail, _ = newest_snapshot(store, stored, finder, ask, last_event=low - 1)
+        start, tail, _ = newest_snapshot(self._store, stored, finder, ask, last_event=low - 1)
         state, end = self._states.get((stored.scope, stored.session), (None, tail))
         if state is not None and end.seq > tail.seq and state.data.seq < low and self._has(stored, end):
             return state, end, 1
         if start is not None or stored.first_seq == 1:
             return start, tail, 1
-        oldest = store.snapshots(stored.scope, stored.session)
+        oldest = self._store.snapshots(stored.scope, stored.session)
         if oldest:
-            start, tail, _ = newest_snapshot(store, stored, finder, ask, at_most=oldest[-1].seq)
+            start, tail, _ = newest_snapshot(self._store, stored, finder, ask, at_most=oldest[-1].seq)
         return start, tail, stored.events + 1 if start is None else start.data.seq + 1
 
     def _known_run(self, stored: StoredSession, low: int, high: int) -> FoldedRun | None:

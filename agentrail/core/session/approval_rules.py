@@ -34,7 +34,6 @@ _RUNS_ANYTHING: Final = frozenset({
 _PLAIN_WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _SHELL_SYNTAX: Final = re.compile(r"[;&|<>`$(){}\n\\*?\[\]!#~]")
 
-
 _AT_HOME: Final = (".", "./", "", None)
 
 _DIGEST: Final = "agent "
@@ -177,8 +176,7 @@ def hear_of_child(step: StepContext, event: Event) -> None:
     while type(event) is SubagentEvent:
         event = event.event
     if type(event) is ToolApprovedAlways:
-        made = Rule(tool=event.tool, family=event.command_family, exact=event.exact, shown=event.shown)
-        _keep(step, made)
+        _keep(step, Rule(tool=event.tool, family=event.command_family, exact=event.exact, shown=event.shown))
 
 
 def _keep(step: StepContext, made: Rule) -> Rule:
