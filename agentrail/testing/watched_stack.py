@@ -236,7 +236,7 @@ class StackWatch:
         """Call a plugin's handler, once for the session, and again to compare."""
         what = f"{member.name}, on {type(event).__name__}"
         with self._pure(what):
-            answer = call_unless_it_exits(member, event, state, ctx)
+            answer: Any = call_unless_it_exits(member, event, state, ctx)
         for again, time in self._repeated(member, event, state, ctx):
             # Of other answers the session names the fault. Some of them, such as generators, equal only themselves.
             if again != answer and type(answer) in ACTIONS and unstorable(answer.state) is None:
