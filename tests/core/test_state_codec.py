@@ -428,6 +428,10 @@ def test_what_was_not_written_is_not_read():
             codec.decode_session(_spoilt(path, value), plugins_of(everything()))
         assert words in str(raised.value)
         assert str(raised.value).startswith("no session_state: at $")
+    bare = json.loads(codec.encode_session(FRESH))
+    bare["session_state"]["data"]["plugin_states"] = 0.5
+    with pytest.raises(CodecError, match=r"data\.plugin_states: expected an object, got 0\.5"):
+        codec.decode_session(json.dumps(bare).encode(), plugins_of(FRESH))
 
 
 def test_text_that_is_no_such_json_is_refused():

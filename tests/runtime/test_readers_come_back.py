@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from agentrail.abc.store import Filters
+from agentrail.core.protocol.effects import ResumeChild
 from agentrail.errors import EventMissed, SessionDown, StoreUnavailable, SubscriberTooSlow, YourMove
 from agentrail.events import AgentEnd, AgentStart, EventsLost, PromptReceived, SessionRecovered
 from agentrail.runtime import event_bus, fan_in, journal_events
@@ -172,7 +173,7 @@ async def test_the_answer_of_a_child_waits_for_a_store_that_is_away():
         cell = session._cell  # noqa: SLF001 - as below
         (child,) = [one.session for one in inner.find(Filters(root="s-1")) if one.parent]
         fail_reads(inner, 100)
-        answer = await supervisor._children._answer_of_ended(cell, child, "task", ChildUsage())  # noqa: SLF001
+        answer = await supervisor._children._answer_of_ended(cell, child, resumed(child), ChildUsage())  # noqa: SLF001
         assert answer.text == "from the child"
 
 
@@ -354,6 +355,11 @@ async def test_a_full_buffer_forgets_no_loss():
 # --- sessions below
 
 
+def resumed(child):
+    """The effect of a call whose child had reported its start."""
+    return ResumeChild(effect_id="e1", call_id="c1", name="task", child_ids=(child,))
+
+
 async def test_the_answer_of_a_child_that_has_ended_is_read_beside_the_live_session(monkeypatch):
     """Its plugins are asked once more in a thread; what watches those of the live session belongs to the loop."""
     inner = fresh()
@@ -378,7 +384,7 @@ async def test_the_answer_of_a_child_that_has_ended_is_read_beside_the_live_sess
             return call(self, *given)
 
         monkeypatch.setattr(QuietWatch, "__call__", noted)
-        answer = await supervisor._children._answer_of_ended(cell, child, "task", ChildUsage())  # noqa: SLF001
+        answer = await supervisor._children._answer_of_ended(cell, child, resumed(child), ChildUsage())  # noqa: SLF001
         assert answer.text == "from the child"
         assert asked
         assert all(not is_main and watch is not cell.state.data.stack.ask for is_main, watch in asked)

@@ -444,7 +444,6 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 NO_SECTIONS: Final[Mapping[str, str]] = MappingProxyType({})
 
-
 SEMANTICS: Final = 3
 """Version of the decisions of a step. A journal of an older version replays with its own, up to the next `Recovered` signal.
 

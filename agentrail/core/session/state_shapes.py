@@ -339,12 +339,13 @@ class _States(Shape):
         return {name: step_down(name, written_state, state) for name, state in value.items()}
 
     def decode(self, plain: PlainJson, table: Any) -> Any:
-        missing = [name for name in table.stack.names if name not in expected_kind(dict, plain)]
+        given = expected_kind(dict, plain)
+        missing = [name for name in table.stack.names if name not in given]
         if missing:
             message = f"the state of {missing[0]!r} is missing"
             raise Misfit(message)
         return MappingProxyType(
-            {name: step_down(name, table.state_of, name, state) for name, state in plain.items()}
+            {name: step_down(name, table.state_of, name, state) for name, state in given.items()}
         )
 
 
