@@ -33,7 +33,7 @@ from agentrail.otp.child_specs import (
     SupervisorFlags,
     check_child_specs,
     check_flags,
-    specs_of,
+    checked_specs,
 )
 from agentrail.otp.exits import ExitReason, Shutdown, check_reason
 from agentrail.otp.guarded_calls import show
@@ -406,7 +406,7 @@ class Supervisor(ActorHandle):
         """
         core = self._core
         check_flags(flags)
-        await core.ask(ReconfigureCall(flags, specs_of(children)))
+        await core.ask(ReconfigureCall(flags, checked_specs(children)))
 
     async def stop(
         self,

@@ -283,7 +283,7 @@ def check_child_specs(
 
     Source: OTP, supervisor:check_childspecs/2.
     """
-    checked = specs_of(specs)
+    checked = checked_specs(specs)
     if len(checked) == 1 and not checked[0].significant:  # a single spec, as in most calls
         return checked
     seen: set[Hashable] = set()
@@ -313,7 +313,7 @@ def check_listener(name: str, listener: object) -> None:
         _refuse(name, listener, "a function without `async`")
 
 
-def specs_of(children: object) -> tuple[ChildSpec, ...]:
+def checked_specs(children: object) -> tuple[ChildSpec, ...]:
     """Return specs, each checked alone."""
     if not isinstance(children, Iterable):
         _refuse("children", children, "child specs, or mappings with the same keys", code="invalid_spec")

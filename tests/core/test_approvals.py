@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from agentrail import plugins as p
 from agentrail.core.protocol.effects import Refuse, RunTool
 from agentrail.core.protocol.signals import Approve, Reject, Respond, Restarted, Signal, SignalId, StatusQuery
-from agentrail.core.session.approval_rules import is_allowed, named_in, rule_below, text_of
+from agentrail.core.session.approval_rules import is_allowed, rule_below, rule_text, rule_tool
 from agentrail.core.session.interactions import allow_always
 from agentrail.core.session.machine import new_session
 from agentrail.core.session.state import Rule, SessionState
@@ -178,7 +178,7 @@ def test_a_rule_covers_the_tool_that_was_shown():
     kind = {"name": "t", "parameters": {"type": "object"}}
     note, book = (ToolSpec(description=words, **kind) for words in ("note", "book"))
     sourced = ToolSpec(description="note", origin="@mcp s 1", **kind)
-    texts = [text_of(spec) for spec in (note, book, sourced, None)]
+    texts = [rule_text(spec) for spec in (note, book, sourced, None)]
     assert len(set(texts)) == 4
     made = [Rule(tool="t", family=None, shown=text) for text in ("", *texts)]
     allowed = [[is_allowed(frozenset({rule}), "t", {}, text) for text in texts] for rule in made]
@@ -187,6 +187,6 @@ def test_a_rule_covers_the_tool_that_was_shown():
     assert rule_below(made[0], Toolbox([note])) == made[1]
     for rule in (*made[1:], Rule(tool="t", family=None, breaks=True)):
         assert rule_below(rule, Toolbox([book])) == rule
-    named = [named_in(rule, spec) for rule in made[1:4] for spec in (note, None)]
+    named = [rule_tool(rule, spec) for rule in made[1:4] for spec in (note, None)]
     other = "t of another agent, or before it changed"
     assert named == ["t", other, other, other, None, "t"]

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import force_setattr
 
-from agentrail.core.session.approval_rules import covers, named_in, program_family_of, rule_of, sorted_rules
+from agentrail.core.session.approval_rules import covers, program_family_of, rule_of, rule_tool, sorted_rules
 from agentrail.core.session.state import Known, Rule
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.events import Approval
@@ -152,7 +152,7 @@ def rules_of(data: Known) -> tuple[ApprovalRule, ...]:
             breaks=rule.breaks,
         )
         for rule in sorted_rules(data.rules)
-        for named in (named_in(rule, data.tools.get(rule.tool)),)
+        for named in (rule_tool(rule, data.tools.get(rule.tool)),)
         if named is not None
         for exact in (_is_exact(rule),)
     ]

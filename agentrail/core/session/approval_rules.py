@@ -129,9 +129,9 @@ def is_shown(rule: Rule, shown: str) -> bool:
     return rule.shown == shown or (not rule.shown and shown.startswith(_DIGEST))
 
 
-def named_in(rule: Rule, spec: ToolSpec | None) -> str | None:
+def rule_tool(rule: Rule, spec: ToolSpec | None) -> str | None:
     """Return how a list of rules names the tool of this one. None for an earlier text of a source's tool."""
-    if rule.breaks or is_shown(rule, text_of(spec)):
+    if rule.breaks or is_shown(rule, rule_text(spec)):
         return rule.tool
     if rule.shown.startswith(_DIGEST):
         return f"{rule.tool} of another agent, or before it changed"
@@ -140,11 +140,11 @@ def named_in(rule: Rule, spec: ToolSpec | None) -> str | None:
 
 def shown_text(step: StepContext, state: CallState) -> str:
     if step.data.semantics > 2:  # noqa: PLR2004 - a version
-        return text_of(state.spec)
+        return rule_text(state.spec)
     return "" if state.spec is None else state.spec.shown_text
 
 
-def text_of(spec: ToolSpec | None) -> str:
+def rule_text(spec: ToolSpec | None) -> str:
     """Return the text of a tool of a source, or a digest of the facts that tell another tool from others of its name."""
     if spec is not None and spec.shown_text:
         return spec.shown_text
@@ -168,7 +168,7 @@ def rule_below(rule: Rule, here: Toolbox) -> Rule:
     """Return a rule for a child session, where it covers only the tool that the user saw here."""
     if rule.shown or rule.breaks:
         return rule
-    return msgspec.structs.replace(rule, shown=text_of(here.get(rule.tool)))
+    return msgspec.structs.replace(rule, shown=rule_text(here.get(rule.tool)))
 
 
 def hear_of_child(step: StepContext, event: Event) -> None:

@@ -96,7 +96,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         at_ms: When it was first made, in milliseconds since 1970. None for rules older than this field.
         exact: Whether it covers these very words. Otherwise, in records before this field, all simple commands that
             begin with them.
-        shown: `text_of` the tool when the rule was made. It covers no other. Empty for a tool of no source in records
+        shown: `rule_text` of the tool when the rule was made. It covers no other. Empty for a tool of no source in records
             before version 3 of `SEMANTICS`.
         breaks: Whether it is a breakpoint instead: every call of the tool, or of every tool (`*`), needs an approval.
     """
