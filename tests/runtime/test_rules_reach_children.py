@@ -4,6 +4,7 @@ import pytest
 import trio
 
 from agentrail import Agent, tool
+from agentrail.errors import StoreUnavailable
 from agentrail.events import AgentSuspended, SubagentEvent, ToolExecutionStart
 from agentrail.outside import installed
 from agentrail.plugins import Permissions
@@ -135,9 +136,23 @@ TASK = ("task", {"description": "l", "subagent_type": "scout"})
 SPAWN = ("spawn_agent", {"agent": "scout", "task": "l"})
 
 
+class AwayOnce(FaultyStore):
+    """A store that is away as the second session is created, so that this is tried again after other writes."""
+
+    creations = 0
+
+    def _call(self, name, *args, **options):
+        self.creations += name == "create"
+        if name == "create" and self.creations == 2:
+            message = "it is away"
+            raise StoreUnavailable(message)
+        return super()._call(name, *args, **options)
+
+
 @on_virtual_time
+@pytest.mark.parametrize("made", [FaultyStore, AwayOnce])
 @pytest.mark.parametrize(("change", "start"), [(deny, TASK), (deny, SPAWN), (stop_at, TASK), (revoke, TASK)])
-async def test_a_change_reaches_a_child_that_is_starting(change, start):
+async def test_a_change_reaches_a_child_that_is_starting(change, start, made):
     """It got the rules of before, and its store is still creating it; after the change it makes no call by them."""
     pay = RecordingTool(name="pay")
 
@@ -147,7 +162,7 @@ async def test_a_change_reaches_a_child_that_is_starting(change, start):
         return {"first": calls(("pay", {})), "go": calls(start)}.get(last_text(request), says("ok"))
 
     with installed(Inline()):
-        async with open_over(FaultyStore(MemoryStore())) as supervisor:
+        async with open_over(made(MemoryStore())) as supervisor:
             session = await supervisor.start_session(
                 model=FunctionModel(answer), tools=[pay, TaskTool()], agents=[SCOUT],
                 plugins=[(Permissions, {"allow": [start[0]] if change is revoke else [start[0], "pay"]})],
