@@ -59,7 +59,7 @@ class ToolApprovedAlways(EventBase, frozen=True, kw_only=True, omit_defaults=Tru
         tool: Name of the tool.
         command_family: For command tools, the words that the rule covers, such as `git status`. None: every call of the tool.
         exact: Whether it covers exactly these words. False, also in older records: all simple commands that begin with them.
-        shown: The text of the tool that the user saw, if a source gave it, such as an MCP server, else a digest of it. The rule covers no other.
+        shown: The tool that the user saw: the text of its source, such as an MCP server, or a digest of its description, parameters and effect class. The rule covers no other.
     """
 
     # `exact` and `shown` were added later and are omitted when empty.

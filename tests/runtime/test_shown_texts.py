@@ -89,7 +89,7 @@ def note_and_book():
 
 @on_virtual_time
 async def test_an_always_covers_no_local_tool_that_takes_the_place_of_the_one_shown():
-    """Be it attached, or of an agent that takes over. The first one is still covered, also after a restart."""
+    """The other tool is attached later, or belongs to an agent that takes over. The first one is still covered, also after a restart."""
 
     def answer(request):
         text = getattr(next(iter(getattr(request.messages[-1], "content", ())), None), "text", "")
