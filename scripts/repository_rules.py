@@ -121,6 +121,17 @@ def private_places() -> Faults:
             yield f"{path.relative_to(ROOT)}: names {found[0].decode()}"
 
 
+def unlisted_folders() -> Faults:
+    """Find folders in the root that CONTRIBUTING.md does not list, such as what a trial left there."""
+    listed = (ROOT / "CONTRIBUTING.md").read_text()
+    folders = {path.relative_to(ROOT).parts[0] for path in repository_files() if path.parent != ROOT}
+    yield from (
+        f"{folder}/ is in no row of CONTRIBUTING.md"
+        for folder in sorted(folders)
+        if f"| `{folder}/`" not in listed
+    )
+
+
 # --- pages
 
 
@@ -667,8 +678,8 @@ def base_install() -> Faults:
 
 
 RULES: Final[tuple[Callable[[], Faults], ...]] = (
-    private_places, broken_links, order_of_pages, repeated_pages, imports_of_the_core, gallery, examples, programs_of_pages, shown_files,
-    shown_commands, promises, readme_counts, decision_records, reference, commands, calls, journals, former_words, release_files,
+    private_places, unlisted_folders, broken_links, order_of_pages, repeated_pages, imports_of_the_core, gallery, examples, programs_of_pages,
+    shown_files, shown_commands, promises, readme_counts, decision_records, reference, commands, calls, journals, former_words, release_files,
     installs_by_name, base_install, operation_files, *SOURCE_RULES,
 )  # fmt: skip
 

@@ -116,6 +116,15 @@ def test_what_is_missing_is_named(tmp_path, monkeypatch):
     assert fault.startswith("a.md: names ")
 
 
+def test_folders_of_the_root_are_listed(tmp_path, monkeypatch):
+    """A folder that CONTRIBUTING.md does not list is a fault; a file of the root and a listed folder are not."""
+    (tmp_path / "CONTRIBUTING.md").write_text("| `tests/` | one folder per room |")
+    monkeypatch.setattr(rules, "ROOT", tmp_path)
+    files = tuple(tmp_path / name for name in ("a.md", "tests/a.py", "left/b/c.md", "left/d.md"))
+    monkeypatch.setattr(rules, "repository_files", lambda: files)
+    assert list(rules.unlisted_folders()) == ["left/ is in no row of CONTRIBUTING.md"]
+
+
 @pytest.mark.parametrize(
     "heading",
     [
