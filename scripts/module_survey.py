@@ -71,8 +71,8 @@ class ModuleSurvey:
 
 
 @cache
-def nodes_of(source: str, name: str) -> Sequence[ast.AST]:
-    """Return the nodes of a module in the order of `ast.walk`. A module is parsed once in a run, however many figures look at it.
+def nodes_of(source: str, name: str = "<unknown>") -> Sequence[ast.AST]:
+    """Return the nodes of a module in the order of `ast.walk`. A module is parsed once in a run, however many figures and rules look at it.
 
     Raises:
         SyntaxError: The module, which has this name, does not parse.

@@ -64,6 +64,7 @@ from scripts import api_pages, decisions_page, journal_page
 from scripts.docsite import pages
 from scripts.docsite.nav import ROOT, read_nav
 from scripts.generate_docs import ACTOR_SECTIONS, fields_in
+from scripts.module_survey import nodes_of
 from scripts.names_pages import public_names
 from scripts.operation_rules import operation_files
 from scripts.source_rules import (
@@ -233,7 +234,7 @@ def imports_of_the_core() -> Faults:
 
 def docstrings_in(source: str) -> Iterator[str]:
     """Yield the docstrings of a module if it may have such a name."""
-    for node in ast.walk(ast.parse(source)) if "agentrail.core." in source else ():
+    for node in nodes_of(source) if "agentrail.core." in source else ():
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield ast.get_docstring(node, clean=False) or ""
 

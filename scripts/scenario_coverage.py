@@ -47,6 +47,7 @@ SERIES_OF_MARK: Final = {
     "machine": "M",
     "simulation": "V",
 }
+_MAY_BE_MARKED: Final = re.compile(rf"\bmark[\s\\]*\.[\s\\]*(?:{'|'.join(SERIES_OF_MARK)})[\s\\]*\(")
 
 
 def marked_numbers(source: str) -> Iterator[tuple[str, int]]:
@@ -58,7 +59,7 @@ def marked_numbers(source: str) -> Iterator[tuple[str, int]]:
     Raises:
         ValueError: A mark names no number, or one that its series does not have.
     """
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(ast.parse(source)) if _MAY_BE_MARKED.search(source) else ():
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="mark"), attr=mark)) if (
                 mark in SERIES_OF_MARK

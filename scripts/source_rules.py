@@ -22,6 +22,7 @@ from scripts import doors
 from scripts.compiling import verdicts
 from scripts.docsite.nav import ROOT
 from scripts.lower_bounds import constraints
+from scripts.module_survey import nodes_of
 from scripts.scenario_coverage import FOLDERS, SERIES, as_ranges, covered_numbers
 from tests.spread import COLLECTED_BY_ALL
 
@@ -82,7 +83,7 @@ OF_THE_SIMULATION: Final = frozenset({"Report", "replay", "run"})
 
 def defined_in(source: str) -> Iterator[str]:
     """Yield the public names that a module defines, without type variables of one letter."""
-    for node in ast.parse(source).body:
+    for node in ast.iter_child_nodes(nodes_of(source)[0]):
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 pass
@@ -130,7 +131,7 @@ def names_of_the_facade() -> Faults:
 def imported_from(source: str) -> set[str]:
     """Return the modules of agentrail that a program imports."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes_of(source):
         if isinstance(node, ast.ImportFrom):
             found.add(node.module or ".")
         elif isinstance(node, ast.Import):
@@ -225,7 +226,7 @@ def queues_in(source: str) -> list[str]:
     """Return the names of the queues that a source makes, an empty one for a queue without a name."""
     if not any(maker in source for maker in MAKERS):
         return []
-    nodes = list(ast.walk(ast.parse(source)))
+    nodes = nodes_of(source)
     found = []
     for node in nodes:
         if isinstance(node, ast.Assign | ast.AnnAssign) and _makes_queue(node.value):
@@ -264,10 +265,9 @@ AT_RUN_TIME: Final[Mapping[str, str]] = {
 
 def decoders_in(source: str) -> Iterator[tuple[str, bool]]:
     """Yield each call that may make a decoder, and whether it runs at import."""
-    tree = ast.parse(source)
     makers = {"Decoder", "decode", "convert", *BUILDERS}
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-    nodes = list(ast.walk(tree))
+    nodes = nodes_of(source)
     functions = [node for node in nodes if isinstance(node, kinds)]
     for node in nodes:
         if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in makers:
@@ -347,7 +347,7 @@ def compiled_modules() -> Faults:
     for path, source in modules().items():
         if classes.isdisjoint(re.findall(r"\w+", " ".join(HEAD_OF_A_CLASS.findall(source)))):
             continue
-        for node in ast.walk(ast.parse(source)):
+        for node in nodes_of(source):
             bases = node.bases if isinstance(node, ast.ClassDef) else ()
             if {ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in bases} & classes:
                 yield f"{path}: derives from a compiled class"
@@ -355,7 +355,7 @@ def compiled_modules() -> Faults:
 
 def recursive_functions(source: str) -> set[str]:
     """Return the functions of a module that call themselves, directly or through others."""
-    functions = {node.name: node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)}
+    functions = {node.name: node for node in nodes_of(source) if isinstance(node, ast.FunctionDef)}
     used = {name: _names_in(function) & set(functions) for name, function in functions.items()}
 
     def reached(name: str) -> set[str]:
