@@ -220,7 +220,7 @@ _DIRECTIVE: Final = re.compile(r"#!|# ?(?:noqa|type:|fmt:|pragma|pyright)")
 _STRING_OR_COMMENT: Final = re.compile(
     r"""#[^\n]*|('''|\"\"\")(?:[^\\]|\\.)*?\1|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'""", re.DOTALL
 )
-"""Both, because a `#` in a string begins no comment. `tokenize` finds the same comments in five times the time."""
+"""Both, because a `#` in a string begins no comment. `tokenize` finds the same comments in twelve times the time."""
 
 
 def python_texts(source: str) -> Iterator[Text]:
