@@ -19,13 +19,11 @@ class PostgresNotes(PostgresTables):
     _WHAT: ClassVar = "notes"
 
     def read(self, owner: MemoryOwner, session: str) -> str:
-        """Return the notes of a session. See `NoteStore.read`."""
         statement = "SELECT text FROM agentrail.note WHERE own = %b AND session = %b"
         rows = self._run(lambda connection: run_statement(connection, statement, *_key_of(owner, session)))
         return bytes(rows[0][0]).decode() if rows else ""
 
     def change(self, owner: MemoryOwner, session: str, edit: Callable[[str], str]) -> str:
-        """Replace the notes of a session. See `NoteStore.change`."""
         key = _key_of(owner, session)
 
         def replace(connection: PostgresConnection) -> str:
@@ -44,7 +42,6 @@ class PostgresNotes(PostgresTables):
         return self._run(replace)
 
     def forget(self, owner: MemoryOwner) -> int:
-        """Remove all notes of an owner. See `NoteStore.forget`."""
         statement = "DELETE FROM agentrail.note WHERE own = %b RETURNING session"
         return len(self._run(lambda connection: run_statement(connection, statement, _key_of(owner, "")[0])))
 

@@ -225,7 +225,6 @@ class PostgresStore:
     # --- writing
 
     def create(self, opening: Opening) -> None:
-        """Create a journal. See `Store.create`."""
         self._transact(lambda connection: create_journal(connection, opening))
 
     def take(  # noqa: PLR0913 - as in the port
@@ -239,7 +238,6 @@ class PostgresStore:
         silent: Heartbeats | None = None,
         tail: Tail | None = None,
     ) -> Taken:
-        """Transfer a tree to a node as its owner. See `Store.take`."""
         wanted = TakeOver(
             scope=scope, root=root, node=node, cause=cause, force=force, silent=silent, tail=tail
         )
@@ -265,7 +263,6 @@ class PostgresStore:
         limit: int = 8,
         again: bool = False,
     ) -> tuple[StoredSession, ...]:
-        """Reserve trees of dead owners. See `Store.claim`."""
         return self._write(
             lambda connection: claim_trees(
                 connection,
@@ -281,15 +278,12 @@ class PostgresStore:
         )
 
     def release(self, node: str, scope: str, root: SessionId) -> None:
-        """Clear the owner or the reservation of a tree. See `Store.release`."""
         self._transact(lambda connection: release_tree(connection, node, scope, root))
 
     def append(self, batch: Sequence[Append]) -> tuple[Fenced | JournalBehind | None, ...]:
-        """Append records of many sessions in one statement. See `Store.append`."""
         return self._write(lambda connection: append_batch(connection, batch))
 
     def put_snapshot(self, snapshot: StoredSnapshot) -> None:
-        """Store a snapshot. Each session keeps its last two."""
         self._transact(lambda connection: keep_snapshot(connection, snapshot))
 
     def beat(self, node: Node) -> Beat:
@@ -300,11 +294,9 @@ class PostgresStore:
             return beat
 
     def gone(self, node: str) -> bool:
-        """Report that the process of a node has ended. See `Store.gone`."""
         return self._write(lambda connection: report_gone(connection, node))
 
     def take_allowance(self, key: str, step_ms: float, limit_ms: float) -> SharedDraw:
-        """Draw one piece of a shared allowance. See `Store.take_allowance`."""
         return self._transact(lambda connection: draw_piece(connection, key, step_ms, limit_ms))
 
     def change_owed(self, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]] = ()) -> None:
@@ -320,7 +312,6 @@ class PostgresStore:
         )
 
     def delete(self, scope: str, session: SessionId, *, written_before_ms: int | None = None) -> int:
-        """Delete a root with its tree. See `Store.delete`."""
         return self._transact_aside(
             lambda connection: delete_tree(
                 connection, scope, session, lease=self._lease_ms, written_before_ms=written_before_ms
@@ -328,11 +319,9 @@ class PostgresStore:
         )
 
     def trim(self, scope: str, session: SessionId, before: int) -> int:
-        """Drop the records before a number. See `Store.trim`."""
         return self._transact(lambda connection: trim_journal(connection, scope, session, before))
 
     def erase(self, scope: str, session: SessionId, why: str) -> Erasure:
-        """Erase the content of a tree. See `Store.erase`."""
         return self._transact_aside(
             lambda connection: erase_tree(connection, scope, session, why, lease=self._lease_ms)
         )
@@ -348,7 +337,6 @@ class PostgresStore:
         return self._transact_aside(lambda connection: owned_sessions(connection, node))
 
     def read(self, scope: str, session: SessionId, after: int = 0, limit: int = 1000) -> tuple[Record, ...]:
-        """Return records from number `after + 1`, in order. See `Store.read`."""
         return self._read(lambda connection: read_records(connection, scope, session, after, limit))
 
     def find(
@@ -358,7 +346,6 @@ class PostgresStore:
         after: tuple[str, str] | None = None,
         limit: int = 100,
     ) -> tuple[StoredSession, ...]:
-        """Return sessions after a position, sorted by scope and id."""
         return self._read(lambda connection: find_sessions(connection, filters, after, limit))
 
     def newest(
@@ -368,11 +355,9 @@ class PostgresStore:
         before: tuple[int, str] | None = None,
         limit: int = 100,
     ) -> tuple[StoredSession, ...]:
-        """Return the sessions that were opened last. See `Store.newest`."""
         return self._read(lambda connection: newest_sessions(connection, filters, before, limit))
 
     def get(self, scope: str, session: SessionId) -> StoredSession | None:
-        """Return one session, or None if the id is unknown."""
         return self._read(lambda connection: fetch_session(connection, scope, session))
 
     def get_many(self, places: Sequence[tuple[str, SessionId]]) -> tuple[StoredSession | None, ...]:
@@ -382,28 +367,23 @@ class PostgresStore:
     def snapshots(
         self, scope: str, session: SessionId, at_most: int | None = None
     ) -> tuple[StoredSnapshot, ...]:
-        """Return snapshots up to a number, newest first."""
         return self._read(lambda connection: fetch_snapshots(connection, scope, session, at_most))
 
     def blob(self, digest: str) -> bytes | None:
-        """Return a large value by its SHA-256, or None."""
         statement = "SELECT content FROM agentrail.blob WHERE digest = %b"
         rows = self._read(lambda connection: run_statement(connection, statement, digest.encode()))
         return bytes(rows[0][0]) if rows else None
 
     def nodes(self) -> tuple[Node, ...]:
-        """Return the nodes that own sessions or owed rows, or have sent a heartbeat within the lease."""
         return self._read(lambda connection: known_nodes(connection, self._lease_ms))
 
     def orphans(self, limit: int = 100, *, after: tuple[str, str] | None = None) -> tuple[StoredSession, ...]:
-        """Return roots with open work and no live owner. See `Store.orphans`."""
         scope, session = after or ("", "")
         values = dead_values(None, None, self._lease_ms)
         values |= {"scope": scope.encode(), "session": session.encode(), "limit": max(0, limit)}
         return tuple(map(session_of, self._read(lambda connection: run_named(connection, _ORPHANS, values))))
 
     def due(self, within_ms: int = 0, limit: int = 100) -> tuple[StoredSession, ...]:
-        """Return sessions without a live owner whose timer is due. See `Store.due`."""
         values = dead_values(None, None, self._lease_ms) | {"within": within_ms, "limit": max(0, limit)}
         return tuple(map(session_of, self._read(lambda connection: run_named(connection, _DUE, values))))
 
@@ -414,7 +394,6 @@ class PostgresStore:
         return self._read(lambda connection: fetch_rows(connection, kind, after, limit, node))
 
     def size(self, scope: str, session: SessionId) -> int:
-        """Return the bytes of one session. See `Store.size`."""
         values = {"scope": scope.encode(), "session": session.encode()}
         return int(self._read(lambda connection: run_named(connection, _SIZE, values))[0][0])
 
@@ -467,7 +446,6 @@ SELECT (SELECT coalesce(sum(length(body) + length(does)), 0) FROM agentrail.reco
 def read_records(
     connection: PostgresConnection, scope: str, session: SessionId, after: int, limit: int
 ) -> tuple[Record, ...]:
-    """Return records in order. See `Store.read`."""
     records = fetch_records(connection, scope, session, after, limit)
     if records and records[0].seq == after + 1:
         return records  # the usual case, with one statement
@@ -480,7 +458,6 @@ def read_records(
 def find_sessions(
     connection: PostgresConnection, filters: Filters, after: tuple[str, str] | None, limit: int
 ) -> tuple[StoredSession, ...]:
-    """Return sessions ordered by scope and id. See `Store.find`."""
     conditions, values = _conditions(filters)
     if after is not None:
         conditions.append("(scope, session) > (%b, %b)")
@@ -491,7 +468,6 @@ def find_sessions(
 def newest_sessions(
     connection: PostgresConnection, filters: Filters, before: tuple[int, str] | None, limit: int
 ) -> tuple[StoredSession, ...]:
-    """Return sessions by the time of their opening. See `Store.newest`."""
     conditions, values = _conditions(filters)
     if before is not None:
         conditions.append("(opened_at_ms, session) < (%b, %b)")

@@ -43,7 +43,6 @@ def _locked_tree(
 def delete_tree(
     connection: PostgresConnection, scope: str, root: SessionId, *, lease: int, written_before_ms: int | None
 ) -> int:
-    """Delete a root with its tree. See `Store.delete`."""
     top, tree = _locked_tree(connection, scope, root)
     names = texts(one.session for one in tree)
     forks = [
@@ -105,7 +104,6 @@ _LET_GO: Final = "UPDATE agentrail.session SET node = '', claimed_by = '' WHERE 
 def erase_tree(
     connection: PostgresConnection, scope: str, root: SessionId, why: str, *, lease: int
 ) -> Erasure:
-    """Erase the content of a tree. See `Store.erase`."""
     top, tree = _locked_tree(connection, scope, root)
     owner, now = fetch_nodes(connection, [top.node]).get(top.node), server_now_ms(connection)
     check_left(root, [one.standing for one in tree], owner, now=now, lease=lease)

@@ -86,7 +86,6 @@ WHERE seen_at_ms > 0 AND (gone_at_ms = 0 AND now.ms - seen_at_ms < %b OR {_OWNS}
 
 
 def hear_of(connection: PostgresConnection, node: Node) -> Beat:
-    """Store a heartbeat. See `Store.beat`."""
     values = {
         name: value.encode() if isinstance(value, str) else value
         for name, value in msgspec.structs.asdict(node).items()
@@ -243,7 +242,6 @@ def adopt_rows(  # noqa: PLR0913 - the arguments of the port
     limit: int,
     lease: int,
 ) -> tuple[OwedRow, ...]:
-    """Make a node the owner of rows of dead nodes. See `OwedStore.adopt_owed`."""
     values = dead_values(node, silent, lease) | {"kind": kind.encode(), "limit": max(0, limit)}
     return tuple(sorted(map(owed_of, run_named(connection, _ADOPT, values)), key=lambda row: row.id))
 

@@ -74,7 +74,6 @@ class PostgresRecall(PostgresTables):
         self._vectors = VectorCache()
 
     def put(self, owner: MemoryOwner, entry: MemoryEntry) -> None:
-        """Store an entry. See `RecallStore.put`."""
         own = _key_of(owner)
         words = Counter(cut_words(" ".join([entry.text, *entry.tags])))
         labels = {_tag_lexeme(own, tag): 1 for tag in entry.tags}
@@ -86,7 +85,6 @@ class PostgresRecall(PostgresTables):
         self._run(lambda connection: run_statement(connection, _PUT, *row, words.total()))
 
     def get(self, owner: MemoryOwner, entry_id: str) -> MemoryEntry | None:
-        """Return one entry. See `RecallStore.get`."""
         statement = f"SELECT {_COLUMNS} FROM agentrail.memory AS m WHERE m.own = %b AND m.id = %b"  # noqa: S608 - constants
         key = _key_of(owner).encode(), entry_id.encode("utf-8", "surrogatepass")
         rows = self._run(lambda connection: run_statement(connection, statement, *key))
@@ -95,7 +93,6 @@ class PostgresRecall(PostgresTables):
     def search(
         self, owner: MemoryOwner, query: str, tags: TagFilter = ANY_TAGS, *, limit: int = 5
     ) -> tuple[MemoryEntry, ...]:
-        """Return entries that match a query. See `RecallStore.search`."""
         check_limit(limit, MAX_FOUND)
         words, own = query_words(query), _key_of(owner)
         lexemes = {word: _lexeme(own, word) for word in words}
@@ -166,7 +163,6 @@ class PostgresRecall(PostgresTables):
         limit: int = 100,
         after: tuple[int, str] | None = None,
     ) -> tuple[MemoryEntry, ...]:
-        """Return the newest entries. See `RecallStore.list`."""
         check_limit(limit, MAX_LISTED)
         own = _key_of(owner)
         where, given = "m.own = %b", list[object]([own.encode()])
@@ -180,11 +176,9 @@ class PostgresRecall(PostgresTables):
         return tuple(map(_entry_of, rows))
 
     def delete(self, owner: MemoryOwner, entry_id: str) -> bool:
-        """Remove an entry. See `RecallStore.delete`."""
         return self._remove(" AND id = %b", owner, entry_id.encode("utf-8", "surrogatepass")) > 0
 
     def forget(self, owner: MemoryOwner) -> Forgotten:
-        """Remove all entries of an owner. See `RecallStore.forget`."""
         return Forgotten(entries=self._remove("", owner), is_erased=False)
 
     def _remove(self, condition: str, owner: MemoryOwner, *values: object) -> int:

@@ -45,7 +45,6 @@ def delete_tree(  # noqa: PLR0913 - the arguments of the port, and the clock
     lease: int,
     written_before_ms: int | None = None,
 ) -> int:
-    """Delete a root with its tree. See `Store.delete`."""
     top = known_root(connection, scope, root)
     forks = connection.execute(
         """SELECT session FROM session WHERE likely(scope = ?1) AND root <> ?2 AND unlikely(forked_from IN
@@ -104,7 +103,6 @@ _LET_GO: Final = "UPDATE session SET node = '', claimed_by = '' WHERE scope = ? 
 def erase_tree(  # noqa: PLR0913 - the arguments of the port, and the clock
     connection: apsw.Connection, scope: str, root: SessionId, why: str, *, now: int, lease: int
 ) -> Erasure:
-    """Erase the content of a tree. See `Store.erase`."""
     top = known_root(connection, scope, root)
     tree = tree_of(connection, scope, root)
     owner = fetch_node(connection, top.node)

@@ -88,7 +88,6 @@ def known_nodes(connection: apsw.Connection, *, now: int, lease: int) -> tuple[N
 
 
 def hear_of(connection: apsw.Connection, node: Node, *, now: int, lease: int) -> Beat:
-    """Store a heartbeat. See `Store.beat`."""
     before = fetch_node(connection, node.id) or Node(id=node.id)
     heard = msgspec.structs.astuple(msgspec.structs.replace(node, seen_at_ms=now, gone_at_ms=0))
     connection.execute(
@@ -100,7 +99,6 @@ def hear_of(connection: apsw.Connection, node: Node, *, now: int, lease: int) ->
 
 
 def report_gone(connection: apsw.Connection, node: str, now: int) -> bool:
-    """Report that the process of a node has ended. See `Store.gone`."""
     connection.execute(
         "UPDATE node SET is_gone = 1, gone_at_ms = ? WHERE id = ? AND is_gone = 0", (now, node)
     )
@@ -129,7 +127,6 @@ def claim_trees(  # noqa: PLR0913 - the arguments of the port, and the clock
     now: int,
     lease: int,
 ) -> tuple[StoredSession, ...]:
-    """Reserve trees of dead owners. See `Store.claim`."""
     alive = _alive(connection, silent, now=now, lease=lease) | {node}
     asked = {"due": due, "codec": codec, "limit": max(0, limit), "node": node, "again": again}
     asked["alive"] = msgspec.json.encode(sorted(alive)).decode()
@@ -166,7 +163,6 @@ def adopt_rows(  # noqa: PLR0913 - the arguments of the port, and the clock
     now: int,
     lease: int,
 ) -> tuple[OwedRow, ...]:
-    """Make a node the owner of rows of dead nodes. See `OwedStore.adopt_owed`."""
     alive = _alive(connection, silent, now=now, lease=lease) | {node}
     found: list[SqliteRow] = connection.execute(
         """SELECT id, body FROM owed WHERE kind = ? AND node NOT IN (SELECT value FROM json_each(?))
@@ -181,7 +177,6 @@ def adopt_rows(  # noqa: PLR0913 - the arguments of the port, and the clock
 def draw_piece(
     connection: apsw.Connection, key: str, step_ms: float, limit_ms: float, now: int
 ) -> SharedDraw:
-    """Draw one piece of a shared allowance. See `Store.take_allowance`."""
     full_at_ms = connection.execute("SELECT full_at_ms FROM allowance WHERE key = ?", (key,)).get or 0.0
     drawn = draw_allowance(full_at_ms, step_ms=step_ms, limit_ms=limit_ms, now=now)
     connection.execute("INSERT OR REPLACE INTO allowance VALUES (?, ?)", (key, drawn.full_at_ms))

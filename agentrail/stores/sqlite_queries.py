@@ -42,7 +42,6 @@ ORDER BY due_at_ms, scope, session LIMIT :limit
 def read_records(
     connection: apsw.Connection, scope: str, session: SessionId, after: int, limit: int
 ) -> tuple[Record, ...]:
-    """Return records in order. See `Store.read`."""
     records = fetch_records(connection, scope, session, after, max(0, limit))
     if records and records[0].seq == after + 1:
         return records  # the usual case, with one statement
@@ -79,7 +78,6 @@ def known_root(connection: apsw.Connection, scope: str, session: SessionId) -> S
 def find_sessions(
     connection: apsw.Connection, filters: Filters, after: tuple[str, str] | None, limit: int
 ) -> tuple[StoredSession, ...]:
-    """Return sessions ordered by scope and id. See `Store.find`."""
     conditions, values = _conditions(filters)
     if after is not None:
         conditions.append("(scope, session) > (?, ?)")
@@ -90,7 +88,6 @@ def find_sessions(
 def newest_sessions(
     connection: apsw.Connection, filters: Filters, before: tuple[int, str] | None, limit: int
 ) -> tuple[StoredSession, ...]:
-    """Return sessions by the time of their opening. See `Store.newest`."""
     conditions, values = _conditions(filters)
     if before is not None:
         conditions.append("(opened_at_ms, session) < (?, ?)")

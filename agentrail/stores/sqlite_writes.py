@@ -77,7 +77,6 @@ _MAX_KNOWN: Final = 20_000
 
 
 def create_journal(connection: apsw.Connection, opening: Opening, now: int) -> None:
-    """Create a journal. See `Store.create`."""
     first = opening.records[0]
     check_dense(opening.records, is_one_epoch=bool(opening.node))  # an imported journal had several owners
     there = fetch_session(connection, first.scope, first.session)
