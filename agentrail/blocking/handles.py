@@ -384,7 +384,6 @@ class Session(Far):
         return SessionFutures(self._thread, self._near)
 
     def __repr__(self) -> str:
-        """Return a text with id and phase."""
         return f"<blocking {self._handle!r}>"
 
     @property
@@ -563,7 +562,6 @@ class Supervisor(Far):
         self._thread.close(tell=error is None)
 
     def __repr__(self) -> str:
-        """Return a text that shows whether it is open."""
         return f"<blocking.Supervisor {self._thread.state}>"
 
     @property

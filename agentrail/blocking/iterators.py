@@ -69,7 +69,6 @@ class Pulled(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        """Wait for the next event; see `next`."""
         item = self.next()
         if item is None:
             raise StopIteration
@@ -171,7 +170,6 @@ class Feed(Pulled[T]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Release it."""
         with suppress(SupervisorClosed):
             self._thread.wait(self._thread.submit(partial(self._block.__aexit__, None, None, None)))
 

@@ -116,11 +116,6 @@ class AgentProfile:
     resources: Mapping[str, str] = MappingProxyType({})
 
     def __attrs_post_init__(self) -> None:
-        """Validate the profile.
-
-        Raises:
-            OptionError: The operator's move: every fault of this profile.
-        """
         faults = [*_faults_of_profile(self)]
         OptionError.raise_for([f"profile {repr_of(self.id):.140}: {fault}" for fault in faults])
 

@@ -186,11 +186,6 @@ class HandledResponse:
     headers: Mapping[str, str] = MappingProxyType({})
 
     def __attrs_post_init__(self) -> None:
-        """Validate the answer and copy its values.
-
-        Raises:
-            OptionError: The plugin author's move: lists all faults at once.
-        """
         OptionError.raise_for([*self._faults()])
         object.__setattr__(self, "body", frozen_json(self.body))
         object.__setattr__(self, "headers", MappingProxyType(dict(self.headers)))
@@ -286,11 +281,6 @@ class AttachmentText:
     context_text: str | None = None
 
     def __attrs_post_init__(self) -> None:
-        """Validate the text.
-
-        Raises:
-            OptionError: The plugin author's move.
-        """
         given: Any = self.context_text
         if given is not None and not isinstance(given, str):
             raise OptionError([f"context_text is {repr_of(given):.200}: expected a text, or None"])
@@ -365,11 +355,6 @@ class Allow:
     input: Mapping[str, Any] | None = None
 
     def __attrs_post_init__(self) -> None:
-        """Validate the arguments.
-
-        Raises:
-            OptionError: The plugin author's move.
-        """
         given: Any = self.input
         if given is None:
             return
@@ -393,11 +378,6 @@ class Deny:
     reason: str
 
     def __attrs_post_init__(self) -> None:
-        """Validate the reason.
-
-        Raises:
-            OptionError: The plugin author's move.
-        """
         given: Any = self.reason
         if not isinstance(given, str) or not given.strip():
             raise OptionError([f"reason is {repr_of(given):.200}: expected text for the model"])

@@ -131,7 +131,6 @@ class RequestStanding(RequestFacts, frozen=True, kw_only=True):
     is_given_up: bool = False
 
     def __repr__(self) -> str:
-        """Show the request and its status, without any content."""
         return f"RequestStanding(ref={self.ref!r}, status={self.status!r}, seq={self.seq})"
 
     @property
@@ -303,7 +302,6 @@ class RequestRecord(RequestFacts, frozen=True, kw_only=True):
     context_window: int | None = None
 
     def __repr__(self) -> str:
-        """Show the request and its status, without any content."""
         return f"RequestRecord(request_id={self.request_id!r}, status={self.status!r}, seq={self.seq})"
 
     @property
@@ -434,7 +432,6 @@ class RequestEvents:
         await self._events.__aexit__(None, None, None)  # noqa: ASYNC102 - it waits for nothing
 
     def __aiter__(self) -> Self:
-        """Return itself."""
         return self
 
     async def __anext__(self) -> Event:
@@ -489,7 +486,6 @@ class HostRequest:
         self.repairs: tuple[Repair, ...] = repairs_of(session) if has_history else ()
 
     def __repr__(self) -> str:
-        """Show the request and its status."""
         return f"<HostRequest {self.request_id} of {self.session_id} {self.record.status}>"
 
     @property

@@ -183,7 +183,6 @@ class Backoff:
     reset_after_seconds: float | None = None
 
     def __attrs_post_init__(self) -> None:
-        """Check the fields in order."""
         first, most = is_seconds(self.initial_seconds, above_zero=True), is_seconds(self.maximum_seconds)
         is_longer = first and most and self.maximum_seconds >= self.initial_seconds
         resets = self.reset_after_seconds is None or is_seconds(self.reset_after_seconds)
@@ -233,7 +232,6 @@ class SupervisorFlags:
     intensity_per: IntensityPer = "supervisor"
 
     def __attrs_post_init__(self) -> None:
-        """Check the flags in order."""
         _check_choice("strategy", self.strategy, get_args(Strategy))
         if not is_whole(self.intensity, at_least=0):
             _refuse("intensity", self.intensity, "an integer >= 0")

@@ -67,7 +67,6 @@ class PoolFlags:
     backoff: Backoff | None = field(default=None, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
-        """Check the fields in order."""
         if not is_whole(self.size, at_least=1):
             _refuse("size", self.size, "an integer >= 1")
         if not is_whole(self.max_queue, at_least=0):

@@ -223,7 +223,6 @@ class Subscription:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Unregister."""
         self._leave(self)
         self.end()
 

@@ -127,7 +127,6 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     key: str = ""
 
     def __post_init__(self) -> None:
-        """Name it."""
         force_setattr(self, "key", key_of(self.scope, self.session_id))
 
     def __repr__(self) -> str:

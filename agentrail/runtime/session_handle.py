@@ -83,7 +83,6 @@ class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
         return reader_of(self._cell)
 
     def __repr__(self) -> str:
-        """Show the id and the phase."""
         cell = self._cell
         phase = "asleep" if cell.is_asleep else "ended" if cell.state.ended else cell.state.phase.value
         return f"<Session {self._cell.ports.key} {phase}>"

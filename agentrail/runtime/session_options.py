@@ -238,11 +238,6 @@ class SessionOptions:
     agents: Sequence[Agent] = ()
 
     def __attrs_post_init__(self) -> None:
-        """Validate the options.
-
-        Raises:
-            OptionError: Your move: every fault, with the option, the given value and the expected one.
-        """
         OptionError.raise_for(faults_of(self))
         if self.agents:
             ready = tuple([equip_agent(one, self.tools, self.plugins) for one in self.agents])

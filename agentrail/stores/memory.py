@@ -238,7 +238,6 @@ class MemoryStore:
         self._full_at_ms: dict[str, float] = {}
 
     def __repr__(self) -> str:
-        """Return the number of sessions."""
         return f"MemoryStore(sessions={len(self._journals)})"
 
     def now_ms(self) -> int:

@@ -42,7 +42,6 @@ class NoteFiles:
         self._is_closed = False
 
     def __repr__(self) -> str:
-        """Return the directory."""
         return f"NoteFiles({os.fspath(self.directory)!r})"
 
     def path_of(self, owner: MemoryOwner, session: str) -> Path:

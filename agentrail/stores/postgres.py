@@ -137,7 +137,6 @@ class PostgresStore:
             self._writer = self._opened(is_first=True)
 
     def __repr__(self) -> str:
-        """Return the URL without password."""
         return f"PostgresStore({self._connector.place!r}{', closed' if self._is_closed else ''})"
 
     @property

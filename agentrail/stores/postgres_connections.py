@@ -224,7 +224,6 @@ class PostgresTables:
         self._is_closed = False
 
     def __repr__(self) -> str:
-        """Return the class and the URL without password."""
         return f"{type(self).__name__}({self.pool.place!r})"
 
     def _run(self, call: Callable[[PostgresConnection], T]) -> T:

@@ -53,7 +53,6 @@ class InMemoryRecall:
         self._is_closed = False
 
     def __repr__(self) -> str:
-        """Return the number of entries."""
         return f"InMemoryRecall(entries={sum(map(len, self._rows.values()))})"
 
     def put(self, owner: MemoryOwner, entry: MemoryEntry) -> None:
@@ -210,7 +209,6 @@ class InMemoryNotes:
         self._is_closed = False
 
     def __repr__(self) -> str:
-        """Return the number of sessions with notes."""
         return f"InMemoryNotes(sessions={sum(map(len, self._texts.values()))})"
 
     def read(self, owner: MemoryOwner, session: str) -> str:

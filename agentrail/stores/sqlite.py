@@ -446,7 +446,6 @@ class SqliteStore:
             raise
 
     def __repr__(self) -> str:
-        """Return the path and the mode."""
         state = "closed" if self._is_closed else "reads" if self._lock is None else "writes"
         return f"SqliteStore({os.fspath(self._path)!r}, {state})"
 

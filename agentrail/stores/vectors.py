@@ -146,7 +146,6 @@ class SqliteCollection:
         self._vectors = VectorCache()
 
     def __repr__(self) -> str:
-        """Return the class and the directory."""
         return f"{type(self).__name__}({os.fspath(self._files.directory)!r})"
 
     def path_of(self, tenant: str) -> Path:

@@ -42,7 +42,6 @@ class Budget:
     allow_unknown_prices: bool = False
 
     def __attrs_post_init__(self) -> None:
-        """Refuse a budget without a limit, or with one that cannot be met."""
         cost, tokens, switch = self.max_cost_usd, self.max_total_tokens, self.allow_unknown_prices
         is_right_cost = cost is None or (is_amount(cost) and cost > 0)
         checks = (
@@ -79,7 +78,6 @@ class Price(Value, frozen=True, kw_only=True):
     cache_write: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse an invalid price."""
         faults = []
         for name in ("input", "output", "cache_read", "cache_write"):
             price = getattr(self, name)

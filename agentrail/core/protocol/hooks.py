@@ -187,7 +187,6 @@ class BeforePluginOptsUpdate(_LifecycleBase, frozen=True, kw_only=True):
     options: JsonObject
 
     def __post_init__(self) -> None:
-        """Freeze the options."""
         force_setattr(self, "options", frozen_json(self.options))
 
 
@@ -244,7 +243,6 @@ class Found(TaggedValue, frozen=True, kw_only=True, omit_defaults=True):
     words_only: str = ""
 
     def __post_init__(self) -> None:
-        """Freeze the entries."""
         force_setattr(self, "entries", tuple(map(frozen_value, self.entries)))
 
 

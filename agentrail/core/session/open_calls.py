@@ -219,7 +219,6 @@ class OpenCalls(Sequence[CallState]):
         return found
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both hold equal calls in the same order."""
         if not isinstance(other, OpenCalls) or len(self) != len(other):
             return False
         return self._calls == other._calls if self._few is None else self._few == other._few

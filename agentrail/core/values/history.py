@@ -126,7 +126,6 @@ class GrowingSet(Generic[H]):
         return iter(self._items())
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both hold the same items, added in the same order."""
         return isinstance(other, GrowingSet) and self._items() == other._items()
 
     def __hash__(self) -> int:

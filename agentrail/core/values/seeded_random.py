@@ -77,7 +77,6 @@ class SeededRandom:
         self._salt, self._state = salt, None
 
     def __repr__(self) -> str:
-        """Show the seed."""
         return f"SeededRandom({self.seed})"
 
 

@@ -194,7 +194,6 @@ class Toolbox:
         _refuse_change(name)
 
     def __delattr__(self, name: str) -> NoReturn:
-        """Refuse, same as for setting."""
         _refuse_change(name)
 
     def encoded(self, wire: str, encode: "Callable[[Toolbox], bytes]") -> bytes:
@@ -312,15 +311,12 @@ class Toolbox:
         return tuple(self._by_name)
 
     def __iter__(self) -> Iterator[ToolSpec]:
-        """Iterate over the specs by name."""
         return iter(self.specs)
 
     def __len__(self) -> int:
-        """Return the number of tools."""
         return len(self.specs)
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both hold equal specs, from the same changes."""
         return (
             isinstance(other, Toolbox)
             and self.specs == other.specs
@@ -332,7 +328,6 @@ class Toolbox:
         return hash(tuple(self._by_name))
 
     def __repr__(self) -> str:
-        """Show the names."""
         return f"Toolbox({', '.join(self._by_name)})"
 
 
