@@ -9,7 +9,7 @@ import trio
 from attrs import evolve
 
 from agentrail.core.policy.prompt_settings import PromptSettings
-from agentrail.core.protocol.signals import GoOn, Prompt, ReplyQuery
+from agentrail.core.protocol.signals import Prompt, ReplyQuery
 from agentrail.core.session.inline_tags import visible_in
 from agentrail.core.session.receipts import PromptReceipt
 from agentrail.core.session.state import SessionState
@@ -182,28 +182,6 @@ class PromptingHandle(CycleCalls, AskingHandle):
             digest=digest,
             settings=decide_settings(settings),
             trace=None if trace is None else self._cell.ports.traces.read(trace),
-        )
-        return cast("PromptReceipt", await self._ask(signal))
-
-    async def _do_go_on(
-        self,
-        *,
-        client_id: str | None,
-        via: str | None,
-        request_id: str | None,
-        digest: str | None,
-        settings: PromptSettings | None,
-    ) -> PromptReceipt:
-        signal_id = self._cell.pending_calls.mint()
-        signal = GoOn(
-            at_ms=now_ms(),
-            signal_id=signal_id,
-            ref=PromptRef(signal_id),
-            client_id=client_id,
-            via=via,
-            request_id=request_id,
-            digest=digest,
-            settings=settings,
         )
         return cast("PromptReceipt", await self._ask(signal))
 

@@ -17,17 +17,19 @@ from agentrail.core.protocol.signals import (
     Asked,
     Compact,
     Decline,
+    GoOn,
     KillMode,
     ReceiptQuery,
     Reject,
     Respond,
+    SignalId,
 )
 from agentrail.core.session.approval_details import ApprovalRule
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.core.session.views import Snapshot, Status
 from agentrail.errors import AgentrailError, AlreadyResolved, SessionDown, SessionUnknown, UnknownRule
 from agentrail.events import AbortReceipt
-from agentrail.messages import Image
+from agentrail.messages import Image, PromptRef
 from agentrail.structs import Value
 
 R = TypeVar("R")
@@ -268,8 +270,12 @@ class GoOnBody(Value, frozen=True, kw_only=True):
     settings: dict[str, Any] | None = None
 
 
+def _go_on(*, signal_id: SignalId, **given: Any) -> GoOn:
+    return GoOn(signal_id=signal_id, ref=PromptRef(signal_id), **given)
+
+
 GO_ON: Final[Operation[PromptReceipt]] = Operation(
-    name="go_on", takes=GoOnBody, local=("via", "request_id", "digest"), gives=PromptReceipt
+    name="go_on", takes=GoOnBody, local=("via", "request_id", "digest"), signal=_go_on, gives=PromptReceipt
 )
 
 
