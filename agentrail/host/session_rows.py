@@ -33,6 +33,7 @@ from agentrail.runtime.session_rows import (
     step_to,
     title_of,
 )
+from agentrail.structs import picked_fields
 from agentrail.wire.rows import RowStep, SessionRow, ToolAtWork, WaitingCounts, WaitingRow
 
 MAX_SUMMARY: Final = 200
@@ -117,21 +118,16 @@ def _awake(base: SessionRow, status: Status, first_words: str | None, changed_ms
     longest = min(running, key=lambda one: one.started_at_ms, default=None)
     return evolve_row(
         base,
+        **picked_fields(status, "phase", "suspended", "tearing_down", "model", "turn", "restarts"),
         first_words=first_words,
-        phase=status.phase,
-        suspended=status.suspended,
-        tearing_down=status.tearing_down,
         tool=None if longest is None else ToolAtWork(name=longest.name, since_ms=longest.started_at_ms),
         running=len(running),
         waiting=WaitingCounts(approvals=len(status.all_approvals), questions=len(status.all_questions)),
         queued=len(status.queued),
-        model=status.model,
-        turn=status.turn,
         tokens=all_tokens(status.usage),
         cost_usd=status.usage.cost_usd,
         changed_at_ms=changed_ms,
         outcome=base.outcome if status.phase == "idle" and not status.suspended else None,
-        restarts=status.restarts,
     )
 
 

@@ -16,6 +16,7 @@ from agentrail.runtime.session_reports import SessionReport
 from agentrail.runtime.session_rows import first_words_of, title_of
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.runtime.tool_sources import SOURCE_FLAGS, RunningSource, SourceId
+from agentrail.structs import picked_fields
 from agentrail.wire.inspection_rows import (
     ExitNote,
     FailureNote,
@@ -125,20 +126,14 @@ def row_of_node(node: TreeNode, parent: str | None, tenant_id: str, abouts: Abou
     about = abouts.get(name, _NOT_KNOWN) if is_session else _NOT_KNOWN
     budget = node.budget
     return TreeRow(
-        key=node.key,
+        **picked_fields(node, "key", "status", "phase", "incarnation", "restarts", "mailbox", "strategy"),
         parent=parent,
         name=name,
         kind=kind,
-        status=node.status,
-        phase=node.phase,
         session_id=name if is_session else None,
         title=about.title,
         first_words=about.first_words,
-        incarnation=node.incarnation,
-        restarts=node.restarts,
-        mailbox=node.mailbox,
         up_at_ms=None if node.up_at_seconds is None else ms_of(node.up_at_seconds),
-        strategy=node.strategy,
         intensity=None
         if budget is None
         else Intensity(used=budget.used, allowed=budget.allowed, within_ms=int(budget.within_seconds * 1000)),

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from agentrail.host.hook_payloads import DayBudgetWarning
 from agentrail.host.requests import RequestRecord
 from agentrail.host.webhooks import SignedWebhook
+from agentrail.structs import picked_fields
 from agentrail.wire.plain import encode_plain
 
 _ID_DIGITS: Final = 32
@@ -116,11 +117,7 @@ def _message(watch: WebhookWatch, record: RequestRecord, seq: int, at_ms: int) -
     body = encode_plain({"type": kind, "timestamp": show_time(at_ms), "data": data})
     return WebhookMessage(
         id=_id_of(named),
-        tenant_id=watch.tenant_id,
-        user_id=watch.user_id,
-        session_id=watch.session_id,
-        request_id=watch.request_id,
-        url=watch.url,
+        **picked_fields(watch, "tenant_id", "user_id", "session_id", "request_id", "url"),
         body=body.decode(),
         due_at_ms=at_ms,
     )

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
-from attrs import field, frozen
+from attrs import field, fields_dict, frozen
 
 from agentrail.abc import (
     NO_HOST,
@@ -330,6 +330,10 @@ class Dependencies:
         return self.specs.of
 
 
+_PORTS_SHARED: Final = tuple(name for name in fields_dict(Dependencies) if name in Ports.__struct_fields__)
+_PORTS_GIVEN: Final = ("user_data", "tool_timeout_seconds", "event_buffer_size", "group_id", "scope")
+
+
 def assemble(
     session_id: SessionId, options: SessionOptions, dependencies: Dependencies
 ) -> tuple[SessionCell, Workspace]:
@@ -356,31 +360,20 @@ def assemble(
     for one in providers.values():
         withheld.learn_from(one)
     ports = Ports(
+        **picked_fields(dependencies, *_PORTS_SHARED),
+        **picked_fields(options, *_PORTS_GIVEN),
         session_id=session_id,
         providers=providers,
         tools=tools_of_agents(agents) | {(name, 0): tool for name, tool in zip(names, tools, strict=True)},
         find_provider=dependencies.resolve_provider,
-        spec_of=dependencies.spec_of,
-        run_child=dependencies.run_child,
-        run_agent=dependencies.run_agent,
-        resume_child=dependencies.resume_child,
         workspace=workspace,
         working_dir=working_dir,
-        user_data=options.user_data,
         deps=deps,
         own=_own_of(session_id, options, dependencies.desks),
         above=_above_of(options.sandbox, working_dir, dependencies),
         provider_opts=provider_opts,
-        tool_timeout_seconds=options.tool_timeout_seconds,
-        event_buffer_size=options.event_buffer_size,
-        group_id=options.group_id,
-        scope=options.scope,
-        threads=dependencies.threads,
-        traces=dependencies.traces,
         context_providers=tuple(options.context_providers),
-        outside=dependencies.outside,
         agents=agents,
-        host=dependencies.host,
         servers=None if options.mcp is None else tuple(options.mcp),
         withheld=withheld,
     )

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 import trio
-from attrs import define, field, frozen
+from attrs import define, field, fields_dict, frozen
 
 from agentrail.abc import Error, HostCall, HostCallEnd, HostVerdict, Provider, ProviderContext, ToolOutcome
 from agentrail.core.protocol.actions import Wanted
@@ -87,6 +87,7 @@ from agentrail.runtime.ports import AgentLine, ChildUsage, ChildWork, Ports, fin
 from agentrail.runtime.session_clock import SessionTimers, now_ms
 from agentrail.runtime.session_journal import KeptJournal
 from agentrail.runtime.tool_calls import LEASE_OVER, BegunCall, ToolCallRunner, clean_text
+from agentrail.structs import picked_fields
 
 # --- The two gates of the host. An exception of a hook before a call denies it; one after a call is logged.
 
@@ -150,13 +151,7 @@ async def tell_host(effect: TellHost, ports: Ports, scope: trio.CancelScope, scr
     decide = partial(_decide_crash, f'the host failed to handle the end of a call of "{effect.name}"')
     call = _call_of(effect, ports)
     end = HostCallEnd(
-        session_id=call.session_id,
-        root_session_id=call.root_session_id,
-        call_id=call.call_id,
-        tool_name=call.tool_name,
-        input=call.input,
-        user_data=call.user_data,
-        request_id=call.request_id,
+        **picked_fields(call, *fields_dict(HostCall)),
         result=effect.result.text,
         is_error=effect.result.is_error,
         duration_ms=effect.ran_ms,

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import msgspec
-from attrs import define, field, frozen
+from attrs import define, field, fields_dict, frozen
 from msgspec.structs import force_setattr
 
 from agentrail.abc import (
@@ -41,6 +41,7 @@ from agentrail.runtime.tool_specs import SpecOf
 from agentrail.runtime.tool_threads import ToolThreads
 from agentrail.runtime.trace_reader import TraceReader
 from agentrail.runtime.tree_secrets import Withheld
+from agentrail.structs import picked_fields, struct_from
 
 NOTHING_STOPPED: Final = AbortReceipt()
 """Receipt of an abort that stopped nothing."""
@@ -152,14 +153,7 @@ class ChildWork:
         wish = self.effect.wish
         if wish is None:
             return ChildRequest(prompt=str(self.effect.arguments.get("description", "")))
-        return ChildRequest(
-            prompt=wish.prompt,
-            system_prompt=wish.system_prompt,
-            tools=wish.tools,
-            max_turns=wish.max_turns,
-            agent=wish.agent,
-            model=wish.model,
-        )
+        return ChildRequest(**picked_fields(wish, *fields_dict(ChildRequest)))
 
 
 @frozen(kw_only=True)
@@ -194,13 +188,7 @@ class ChildUsage:
         below = self.receipt
         if self.session_id is None:
             return below.children
-        own = ChildReceipt(
-            session_id=self.session_id,
-            tasks_ended=below.tasks_ended,
-            processes_reaped=below.processes_reaped,
-            stuck=below.stuck,
-            abandoned=below.abandoned,
-        )
+        own = struct_from(ChildReceipt, below, session_id=self.session_id)
         return (*below.children, own)
 
     def add(self, receipt: AbortReceipt) -> None:

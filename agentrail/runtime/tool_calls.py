@@ -84,6 +84,7 @@ from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_journal import FileNotes, KeptJournal, NotingKeeper
 from agentrail.runtime.tool_threads import TOO_MANY
 from agentrail.runtime.tree_secrets import Withheld
+from agentrail.structs import picked_fields
 
 # --- Link targets: a call that was judged by the name of a file is also judged by the file itself.
 
@@ -540,11 +541,8 @@ class RunningCall:
             at_ms=now_ms(),
             signal_id=pending_calls.mint(),
             effect_id=self.effect.effect_id,
-            question=question.question,
-            options=question.options,
             timeout_ms=None if seconds is None else round(seconds * 1000),
-            schema=question.schema,
-            url=question.url,
+            **picked_fields(question, "question", "options", "schema", "url"),
         )
         answer = await pending_calls.ask(asked, lambda _: deliver(asked))
         return cast("str | JsonObject | None", thawed(answer))
@@ -573,12 +571,8 @@ class RunningCall:
             at_ms=now_ms(),
             signal_id=calls.pending_calls.mint(),
             effect_id=self.effect.effect_id,
-            prompt=request.prompt,
-            system_prompt=request.system_prompt,
             tools=None if request.tools is None else tuple(request.tools),
-            max_turns=request.max_turns,
-            agent=request.agent,
-            model=request.model,
+            **picked_fields(request, "prompt", "system_prompt", "max_turns", "agent", "model"),
         )
         effect = await calls.pending_calls.ask(
             wish, lambda _: calls.task_group.deliver(wish), unread=calls.give_back

@@ -13,6 +13,7 @@ from agentrail.core.journal.session_owner import NO_OWNER
 from agentrail.messages import SessionId
 from agentrail.stores.append_rules import PagedJournal
 from agentrail.stores.sqlite_connections import DamagedStoreError
+from agentrail.structs import picked_fields
 
 SqliteRow: TypeAlias = tuple[Any, ...]
 
@@ -143,19 +144,14 @@ def opened_row(opening: Opening, now: int) -> SqliteRow:
     first, last = opening.records[0], opening.records[-1]
     return session_row(
         StoredSession(
+            **picked_fields(opening, "root", "parent", "forked_from", "node", "standing", "codec"),
             scope=first.scope,
             session=first.session,
-            root=opening.root,
-            parent=opening.parent,
-            forked_from=opening.forked_from,
-            node=opening.node,
             opened_at_ms=now,
             written_at_ms=now,
             first_seq=first.seq,
             tail=Tail(seq=last.seq, epoch=last.epoch, hash=last.hash),
             events=last.events,
-            standing=opening.standing,
-            codec=opening.codec,
         ),
         opening.owner,
     )

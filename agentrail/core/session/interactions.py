@@ -103,10 +103,7 @@ def ask_for_tool(
     question = Question(
         ref=QuestionRef(_name(step)),
         call_id=state.call.call_id,
-        question=asked.question,
-        options=asked.options,
-        schema=asked.schema,
-        url=asked.url,
+        **picked_fields(asked, "question", "options", "schema", "url"),
         requested_at_ms=step.at_ms,
         expires_at_ms=_end_of(step, timeout_ms),
         path=step.data.config.path,
