@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias, TypeVar
 
 import trio
+from attrs import frozen
 
 from agentrail.abc.store import (
     NODE_LEASE_SECONDS,
@@ -40,7 +41,7 @@ from agentrail.errors import (
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.orphaned_processes import ProcessList, end_left_processes, keep_list, list_beside
-from agentrail.outside import Outside, current
+from agentrail.outside import current
 from agentrail.runtime.event_history import PastEvents
 from agentrail.runtime.journal_events import OldEvents
 from agentrail.runtime.node_heartbeat import NodeHeartbeat, fault_of_address
@@ -110,6 +111,30 @@ def has_other_nodes(store: object) -> bool:
     return getattr(store, "is_shared", False) is True
 
 
+@frozen(kw_only=True)
+class KeepingOptions:
+    """How a store keeps sessions.
+
+    Attributes:
+        patience: Seconds that the store may take for a commit before it counts as unavailable.
+        on_drift: For a stored session that the code here folds to different operations: leave it unchanged (`park`), or
+            continue.
+        durability: Whether requests to models may leave before their record (`grouped`), or not (`strict`).
+        keep: Limits on age and size of stored sessions. None to keep all.
+        advertise: Address under which other nodes of a shared store reach this one, empty if it accepts no calls.
+        lease: Seconds after its last heartbeat after which other nodes may take the sessions of a node, the same for all nodes.
+        state_directory: Local directory in which a later process finds out whether this node of a shared store has ended. None for none.
+    """
+
+    patience: float = STORE_PATIENCE_SECONDS
+    on_drift: OnDrift = "park"
+    durability: Durability = "grouped"
+    keep: KeepLimits | None = None
+    advertise: str = ""
+    lease: float = NODE_LEASE_SECONDS
+    state_directory: Path | None = None
+
+
 class Keeping:
     """A store, and the services that keep sessions in it.
 
@@ -119,34 +144,22 @@ class Keeping:
         heartbeat: Heartbeats and trust of this node over a shared store. None for a store of one process.
     """
 
-    def __init__(  # noqa: PLR0913 - the settings of a store
-        self,
-        store: Store,
-        *,
-        patience_seconds: float = STORE_PATIENCE_SECONDS,
-        on_drift: OnDrift = "park",
-        durability: Durability = "grouped",
-        limits: KeepLimits | None = None,
-        outside: Outside | None = None,
-        advertise: str = "",
-        lease_seconds: float = NODE_LEASE_SECONDS,
-        state_directory: Path | None = None,
-    ) -> None:
-        self._outside = outside or current()
+    def __init__(self, store: Store, options: KeepingOptions) -> None:
+        self._outside = current()
         self.store: Store = store
-        self.on_drift: OnDrift = on_drift
-        self.writer: Writer = Writer(store, patience_seconds=patience_seconds, outside=self._outside)
+        self.on_drift: OnDrift = options.on_drift
+        self.writer: Writer = Writer(store, patience_seconds=options.patience, outside=self._outside)
         self.max_of_owner: int | None = None
         self._processes: ProcessList | None = None
         self._folds = trio.CapacityLimiter(MAX_FOLDS)
         self.past_events: PastEvents = PastEvents(store)
-        self._old_events = OldEvents(store, self._outside, self._folds, patience_seconds)
+        self._old_events = OldEvents(store, self._outside, self._folds, options.patience)
         self.node: Node = Node(
             id=f"n-{self._outside.ids(8)}",
-            address=advertise,
+            address=options.advertise,
             version=ENGINE,
             codec=CODEC,
-            lease_ms=round(lease_seconds * 1000),
+            lease_ms=round(options.lease * 1000),
         )
         self.heartbeat: NodeHeartbeat | None = (
             NodeHeartbeat(self.node, store, self.writer, self.read, self._outside)
@@ -154,25 +167,27 @@ class Keeping:
             else None
         )
         # Only an answered append shows an owner of a shared store that it still is one, so there no request leaves before.
-        self._is_grouped = durability == "grouped" and self.heartbeat is None and not store.is_immediate
-        self._beat_seconds = beat_seconds(lease_seconds)
-        self._state_directory = state_directory
+        self._is_grouped = (
+            options.durability == "grouped" and self.heartbeat is None and not store.is_immediate
+        )
+        self._beat_seconds = beat_seconds(options.lease)
+        self._state_directory = options.state_directory
         self._witness: Witness | None = None
         self._was_reported = False
         self.overwriter: Overwriter = Overwriter(store, self.write)
         self.retention: Retention | None = (
             None
-            if limits is None
+            if options.keep is None
             else Retention(
                 store,
-                limits,
+                options.keep,
                 self.node.id,
                 self._outside,
                 self.remove,
                 after_removing=self.overwriter.after_sweep if self.heartbeat is None else None,
             )
         )
-        self.silence: NodeSilence = NodeSilence(lease_seconds=lease_seconds)
+        self.silence: NodeSilence = NodeSilence(lease_seconds=options.lease)
         self._may_sweep = trio.Event()
         self._vain: dict[tuple[str, SessionId], list[Record]] = {}
         self._checked_at = float("-inf")

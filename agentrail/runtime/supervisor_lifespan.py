@@ -3,14 +3,13 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import trio
 from attrs import define, field, frozen
 
 from agentrail.abc import NO_HOST, HostHooks, ResolveProvider
-from agentrail.abc.store import NODE_LEASE_SECONDS, Store
+from agentrail.abc.store import Store
 from agentrail.actors.actor_types import worker
 from agentrail.actors.deferred_error import Kept
 from agentrail.actors.supervisor_handle import Supervisor
@@ -21,41 +20,25 @@ from agentrail.runtime.branch import SESSIONS, SupervisorLabel
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.fan_in import EventReader
 from agentrail.runtime.hibernation import Resume, Revive
-from agentrail.runtime.persistence import STORE_PATIENCE_SECONDS, Durability, Keeping, OnDrift
-from agentrail.runtime.retention import KeepLimits
+from agentrail.runtime.persistence import Keeping, KeepingOptions
 from agentrail.runtime.session_sandbox import MakeSandbox
 from agentrail.runtime.session_stores import NO_STORES, SharedStores
 from agentrail.runtime.supervisor import SessionSupervisor
 
 
 @frozen(kw_only=True)
-class StoreOptions:
+class StoreOptions(KeepingOptions):
     """Persistence of sessions.
 
     Attributes:
-        patience: Seconds that the store may take for a commit before it counts as unavailable.
         resume: Stored sessions to resume before the body begins: those with unfinished work, all, or none.
         revive: Returns the code that each of them needs.
-        on_drift: For a stored session that the code here folds to different operations: leave it unchanged (`park`), or
-            continue.
-        durability: Whether requests to models may leave before their record (`grouped`), or not (`strict`).
-        keep: Limits on age and size of stored sessions. None to keep all.
         hibernate_after: Idle seconds before a session hibernates. None for never, and without a store.
-        advertise: Address under which other nodes of a shared store reach this one, empty if it accepts no calls.
-        lease: Seconds after its last heartbeat after which other nodes may take the sessions of a node, the same for all nodes.
-        state_directory: Local directory in which a later process finds out whether this node of a shared store has ended. None for none.
     """
 
-    patience: float = STORE_PATIENCE_SECONDS
     resume: Resume = "none"
     revive: Revive | None = None
-    on_drift: OnDrift = "park"
-    durability: Durability = "grouped"
-    keep: KeepLimits | None = None
     hibernate_after: float | None = None
-    advertise: str = ""
-    lease: float = NODE_LEASE_SECONDS
-    state_directory: Path | None = None
 
 
 USUAL_OPTIONS = StoreOptions()
@@ -129,20 +112,7 @@ async def open_sessions(  # noqa: PLR0913 - the settings of a supervisor
     options: StoreOptions = USUAL_OPTIONS,
     reader: EventReader | None = None,
 ) -> AsyncIterator[SessionSupervisor]:
-    keeping = (
-        None
-        if store is None
-        else Keeping(
-            store,
-            patience_seconds=options.patience,
-            on_drift=options.on_drift,
-            durability=options.durability,
-            limits=options.keep,
-            advertise=options.advertise,
-            lease_seconds=options.lease,
-            state_directory=options.state_directory,
-        )
-    )
+    keeping = None if store is None else Keeping(store, options)
     make = partial(
         SessionSupervisor,
         resolve_provider=resolve_provider,
