@@ -2,7 +2,6 @@
 
 import inspect
 import math
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import MappingProxyType
@@ -65,7 +64,7 @@ class PluginOrder:
         return cls(tuple(plugins), MappingProxyType(having))
 
 
-class Chain(ABC, Generic[Q]):
+class Chain(Generic[Q]):
     """A sequence of plugins called by one hook."""
 
     is_waited_out: bool = False
@@ -88,13 +87,14 @@ class Chain(ABC, Generic[Q]):
         found: Callable[..., Awaitable[Any]] = getattr(plugin, self.hook)
         return found
 
-    @abstractmethod
     def question(self, plugin: HostPlugin) -> tuple[Q, ...]:
         """Return the arguments of a plugin's hook. Mutable ones are copies."""
+        return ()
 
-    @abstractmethod
     def answered(self, plugin: HostPlugin, value: Any) -> None:
-        """Process the result of a hook."""
+        """Process the result of a hook, which is None for most."""
+        if value is not None:
+            raise WrongAnswer(_wrong(self.hook, value, "None"))
 
     def failed(self, plugin: HostPlugin, error: BaseException) -> None:
         """Process a failed hook: it raised, timed out, or returned an invalid value."""
@@ -113,12 +113,6 @@ class Blaming(Chain[Any]):
         super().__init__(hook, ())
         self._scrub = scrub
 
-    def question(self, plugin: HostPlugin) -> tuple[Any, ...]:
-        return ()
-
-    def answered(self, plugin: HostPlugin, value: Any) -> None:
-        """Ignore the result."""
-
     def scrub(self, text: str) -> str:
         return self._scrub(text)
 
@@ -130,9 +124,6 @@ class Hearing(Chain[RequestContext | DayBudgetWarning]):
 
     def question(self, plugin: HostPlugin) -> tuple[RequestContext | DayBudgetWarning, ...]:
         return (self._context,)
-
-    def answered(self, plugin: HostPlugin, value: Any) -> None:
-        _expect_nothing(self.hook, value)
 
 
 class Intercepting(Chain[ChatRequestContext]):
@@ -303,9 +294,6 @@ class Reporting(Chain[AfterToolCall]):
     def question(self, plugin: HostPlugin) -> tuple[AfterToolCall, ...]:
         return (attrs.evolve(self._call, input=thawed(self._call.input)),)
 
-    def answered(self, plugin: HostPlugin, value: Any) -> None:
-        _expect_nothing(self.hook, value)
-
 
 class Beginning(Chain[Any]):
     """Start of all plugins, all or nothing."""
@@ -315,12 +303,8 @@ class Beginning(Chain[Any]):
         self.started: tuple[HostPlugin, ...] = ()
         self.error: BaseException | None = None
 
-    def question(self, plugin: HostPlugin) -> tuple[Any, ...]:
-        """Return no arguments."""
-        return ()
-
     def answered(self, plugin: HostPlugin, value: Any) -> None:
-        _expect_nothing(self.hook, value)
+        super().answered(plugin, value)
         self.started = (*self.started, plugin)
 
     def failed(self, plugin: HostPlugin, error: BaseException) -> None:
@@ -338,17 +322,6 @@ class Stopping(Chain[Any]):
 
     def __init__(self, started: Sequence[HostPlugin]) -> None:
         super().__init__("stop", [one for one in reversed(started) if overrides(one, "stop")])
-
-    def question(self, plugin: HostPlugin) -> tuple[Any, ...]:
-        return ()
-
-    def answered(self, plugin: HostPlugin, value: Any) -> None:
-        _expect_nothing(self.hook, value)
-
-
-def _expect_nothing(hook: str, value: Any) -> None:
-    if value is not None:
-        raise WrongAnswer(_wrong(hook, value, "None"))
 
 
 def _wrong(hook: str, value: Any, expected: str) -> str:
@@ -414,11 +387,11 @@ class HookRunner:
     ) -> None:
         self._nursery = nursery
         self._on_interrupt = on_interrupt
-        self._hook_seconds = hook_seconds
+        self.hook_seconds: float = hook_seconds
         self._on_plugin_error = on_plugin_error
         self._stuck: dict[_Walk, None] = {}
         self._failures: dict[str, int] = {}
-        self._tally = PluginTally()
+        self.tally: PluginTally = PluginTally()
         self.on_hook: Callable[[str, str, float | None], None] = lambda *_: None
         """Called with a plugin, its hook, and the hook's duration in seconds, or None for a failure."""
 
@@ -435,17 +408,8 @@ class HookRunner:
         return since
 
     @property
-    def tally(self) -> PluginTally:
-        return self._tally
-
-    @property
     def failures(self) -> Mapping[str, int]:
         return dict(self._failures)
-
-    @property
-    def hook_seconds(self) -> float:
-        """Time limit of a hook without its own timeout, in seconds."""
-        return self._hook_seconds
 
     async def run(self, chain: Chain[Any]) -> None:
         """Run a chain to its end.
@@ -558,7 +522,7 @@ class HookRunner:
             error = raised
         finally:
             took = trio.current_time() - now
-            self._tally.note(plugin.name, chain.hook, took)
+            self.tally.note(plugin.name, chain.hook, took)
             self.on_hook(plugin.name, chain.hook, took)
         # The result of a cancelled hook counts if it is valid. If not, that is not a failure.
         is_cut = walk.scope.cancel_called and isinstance(error, WrongAnswer)
@@ -568,10 +532,10 @@ class HookRunner:
     async def _fail(self, walk: _Walk, error: BaseException) -> None:
         plugin, chain = walk.plugin, walk.chain
         self._failures[plugin.name] = self._failures.get(plugin.name, 0) + 1
-        self._tally.note_failure(plugin.name, chain.hook, chain.scrub(describe_bug(error)), now_ms())
+        self.tally.note_failure(plugin.name, chain.hook, chain.scrub(describe_bug(error)), now_ms())
         self.on_hook(plugin.name, chain.hook, None)
         chain.failed(plugin, error)
-        walk.be_patient_until(trio.current_time() + self._hook_seconds + HOOK_GRACE_SECONDS)
+        walk.be_patient_until(trio.current_time() + self.hook_seconds + HOOK_GRACE_SECONDS)
         walk.is_telling = True
         await self._tell(plugin, chain, error)
         walk.is_telling = False
@@ -584,12 +548,12 @@ class HookRunner:
             return
         failure: str | None = None
         try:
-            with trio.CancelScope(deadline=trio.current_time() + self._hook_seconds) as scope:
+            with trio.CancelScope(deadline=trio.current_time() + self.hook_seconds) as scope:
                 answer = told(plugin.name, hook, error)
                 if inspect.isawaitable(answer):
                     await answer
             if scope.cancelled_caught:
-                failure = f"it took longer than {self._hook_seconds:g} s"
+                failure = f"it took longer than {self.hook_seconds:g} s"
         except BaseException as raised:  # noqa: ASYNC103, BLE001 - the edge of the application's own function
             raise_what_travels(raised)
             failure = chain.scrub(describe_bug(raised))
@@ -598,7 +562,7 @@ class HookRunner:
             LOGGER.error("on_plugin_error itself failed: %s", failure)
 
     def _seconds(self, plugin: HostPlugin, hook: str) -> float:
-        return plugin.timeouts.get(hook, self._hook_seconds)
+        return plugin.timeouts.get(hook, self.hook_seconds)
 
     def _overdue(self, plugin: HostPlugin, hook: str) -> HookTimeout:
         seconds = self._seconds(plugin, hook)
