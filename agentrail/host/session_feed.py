@@ -1,7 +1,7 @@
 """The sessions of a tenant as changing rows. An event only marks its session, and rows are made on reading."""
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import msgspec
 import trio
@@ -26,6 +26,8 @@ from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_rows import ASLEEP, ENDED, glance_at
 from agentrail.wire.rows import RowFilter, SessionRow, WaitingCounts, WaitingRow, row_fits, waiting_fits
+
+R = TypeVar("R", bound=msgspec.Struct)
 
 LOGGER: Final = Logger("agentrail.host")
 
@@ -292,13 +294,11 @@ class SessionFeed(RowFeed):
         self.waiting.put_of(session_id, [])
 
 
-class SessionSource(RowSource):
-    """Rows of a tenant's sessions, by id."""
-
+class _SourceOfFeed(RowSource, Generic[R]):
     def __init__(self, feed: SessionFeed) -> None:
         super().__init__()
         self._feed = feed
-        self.rows: dict[str, SessionRow] = {}
+        self.rows: dict[str, R] = {}
 
     @property
     def is_marked(self) -> bool:
@@ -306,6 +306,13 @@ class SessionSource(RowSource):
 
     async def settle(self) -> None:
         await self._feed.settle()
+
+    def row(self, key: str) -> R | None:
+        return self.rows.get(key)
+
+
+class SessionSource(_SourceOfFeed[SessionRow]):
+    """Rows of a tenant's sessions, by id."""
 
     def put(self, row: SessionRow) -> None:
         """Replace a row. Equal rows count as unchanged."""
@@ -321,9 +328,6 @@ class SessionSource(RowSource):
     def keys(self) -> Iterable[str]:
         return tuple(self.rows)
 
-    def row(self, key: str) -> SessionRow | None:
-        return self.rows.get(key)
-
     def is_of(self, key: str, user_id: str) -> bool:
         row = self.rows.get(key)
         return row is not None and row.user == user_id
@@ -332,29 +336,20 @@ class SessionSource(RowSource):
         return row_fits(row, wanted)
 
 
-class WaitingSource(RowSource):
+class WaitingSource(_SourceOfFeed[WaitingRow]):
     def __init__(self, feed: SessionFeed) -> None:
-        super().__init__()
-        self._feed = feed
-        self._rows: dict[str, WaitingRow] = {}
+        super().__init__(feed)
         self._of: dict[str, tuple[str, ...]] = {}
-
-    @property
-    def is_marked(self) -> bool:
-        return self._feed.is_marked
-
-    async def settle(self) -> None:
-        await self._feed.settle()
 
     def put_of(self, session_id: str, rows: list[WaitingRow]) -> None:
         now = {row.key: row for row in rows}
         for key in self._of.get(session_id, ()):
             if key not in now:
-                del self._rows[key]
+                del self.rows[key]
                 self.log.note(key)
         for key, row in now.items():
-            if self._rows.get(key) != row:
-                self._rows[key] = row
+            if self.rows.get(key) != row:
+                self.rows[key] = row
                 self.log.note(key)
         if now:
             self._of[session_id] = tuple(now)
@@ -366,13 +361,10 @@ class WaitingSource(RowSource):
 
     def keys(self) -> Iterable[str]:
         """Return all keys, newest first, so that a limited watcher gets the oldest."""
-        return [row.key for row in sorted(self._rows.values(), key=lambda row: (-row.at_ms, row.key))]
-
-    def row(self, key: str) -> WaitingRow | None:
-        return self._rows.get(key)
+        return [row.key for row in sorted(self.rows.values(), key=lambda row: (-row.at_ms, row.key))]
 
     def is_of(self, key: str, user_id: str) -> bool:
-        row = self._rows.get(key)
+        row = self.rows.get(key)
         if row is None:
             return False
         is_own = self._feed.sessions.is_of(row.session_id, user_id)
