@@ -4,7 +4,7 @@ import hashlib
 import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, Literal, NoReturn, TypeAlias, cast
+from typing import Any, Final, Literal, NoReturn, TypeAlias, TypedDict, Unpack, cast
 
 import attrs
 import msgspec
@@ -254,15 +254,17 @@ def fault_of_profile(
     return None if profile.is_function else fault_of_model(_read(profile.options))
 
 
-async def options_of_profile(  # noqa: PLR0913 - same as for `decide_session_options`
-    profiles: AgentProfiles,
-    profile: AgentProfile,
-    context: ProfileContext,
-    *,
-    model: str | None = None,
-    metadata: JsonObject = EMPTY,
-    history: Sequence[Message] = (),
-    keep: bool = True,
+class StartArguments(TypedDict, total=False):
+    """What a caller may say of a new session."""
+
+    model: str | None
+    metadata: JsonObject
+    history: Sequence[Message]
+    keep: bool
+
+
+async def options_of_profile(
+    profiles: AgentProfiles, profile: AgentProfile, context: ProfileContext, **start: Unpack[StartArguments]
 ) -> SessionOptions:
     asked = attrs.evolve(context, agent_id=profile.id)
     given: Any = profile.options
@@ -275,10 +277,7 @@ async def options_of_profile(  # noqa: PLR0913 - same as for `decide_session_opt
         profile,
         given,
         asked,
-        model=model,
-        metadata=metadata,
-        history=history,
-        keep=keep,
+        **start,
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
-from typing import Final
+from typing import Final, Unpack
 
 from agentrail.abc.store import Filters
 from agentrail.core.stack.loaded_stack import PluginEntry
@@ -25,11 +25,11 @@ from agentrail.errors import (
     StillNeeded,
     Unrevivable,
 )
-from agentrail.frozen import EMPTY
 from agentrail.host.agent_profiles import (
     AgentProfile,
     AgentProfiles,
     ProfileContext,
+    StartArguments,
     digest_of_profiles,
     options_of_profile,
     resolve_profile,
@@ -49,7 +49,7 @@ from agentrail.host.quotas import OpenSessions
 from agentrail.host.session_list import SessionList
 from agentrail.host.temporary_sessions import TemporarySessions
 from agentrail.logs import Logger
-from agentrail.messages import JsonObject, Message, SessionId, TokenUsage
+from agentrail.messages import Message, SessionId, TokenUsage
 from agentrail.runtime.ended_sessions import LastWords
 from agentrail.runtime.event_history import PageAsked, PageOfEvents
 from agentrail.runtime.journal_events import read_in_the_end
@@ -260,21 +260,12 @@ class HostSessions:
             raise ProfileUnknown(self.profiles.explain_unknown())
         return found
 
-    async def create(  # noqa: PLR0913 - all that a caller may say of a session, by keyword
-        self,
-        profile: AgentProfile,
-        context: ProfileContext,
-        *,
-        model: str | None = None,
-        metadata: JsonObject = EMPTY,
-        history: Sequence[Message] = (),
-        keep: bool = True,
+    async def create(
+        self, profile: AgentProfile, context: ProfileContext, **start: Unpack[StartArguments]
     ) -> tuple[Session, bool]:
         """Start a session of a profile, or return the one that another call of the user just started."""
-        options = await options_of_profile(
-            self.profiles, profile, context, model=model, metadata=metadata, history=history, keep=keep
-        )
-        owner = SessionOwner(context.tenant_id, context.user_id)
+        options = await options_of_profile(self.profiles, profile, context, **start)
+        owner, keep = SessionOwner(context.tenant_id, context.user_id), start.get("keep", True)
         key = key_of(context.tenant_id, context.session_id)
         try:
             async with nullcontext() if keep else self._following(owner, context.session_id):
