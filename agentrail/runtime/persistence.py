@@ -112,7 +112,7 @@ def has_other_nodes(store: object) -> bool:
 
 
 @frozen(kw_only=True)
-class KeepingOptions:
+class DurabilityOptions:
     """How a store keeps sessions.
 
     Attributes:
@@ -144,7 +144,7 @@ class Keeping:
         heartbeat: Heartbeats and trust of this node over a shared store. None for a store of one process.
     """
 
-    def __init__(self, store: Store, options: KeepingOptions) -> None:
+    def __init__(self, store: Store, options: DurabilityOptions) -> None:
         self._outside = current()
         self.store: Store = store
         self.on_drift: OnDrift = options.on_drift

@@ -20,14 +20,14 @@ from agentrail.runtime.branch import SESSIONS, SupervisorLabel
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.fan_in import EventReader
 from agentrail.runtime.hibernation import Resume, Revive
-from agentrail.runtime.persistence import Keeping, KeepingOptions
+from agentrail.runtime.persistence import DurabilityOptions, Keeping
 from agentrail.runtime.session_sandbox import MakeSandbox
 from agentrail.runtime.session_stores import NO_STORES, SharedStores
 from agentrail.runtime.supervisor import SessionSupervisor
 
 
 @frozen(kw_only=True)
-class StoreOptions(KeepingOptions):
+class StoreOptions(DurabilityOptions):
     """Persistence of sessions.
 
     Attributes:
