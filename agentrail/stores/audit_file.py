@@ -13,7 +13,7 @@ from agentrail.errors import OptionError
 from agentrail.otp.guarded_calls import repr_of
 from agentrail.private_paths import keep_private
 from agentrail.stores.data_directory import expand_home
-from agentrail.stores.sqlite_files import sync_directory
+from agentrail.stores.sqlite_files import close_locked, sync_directory
 
 _FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OTHERS_WRITE: Final = 0o022
@@ -78,9 +78,5 @@ class AuditFile:
         self._before = None
 
     def close(self) -> None:
-        if self._file >= 0:
-            # Forked processes share the lock: only closed, it would stay with them.
-            if self._pid == os.getpid():
-                fcntl.flock(self._file, fcntl.LOCK_UN)
-            os.close(self._file)
-            self._file = -1
+        close_locked(self._file, self._pid)
+        self._file = -1

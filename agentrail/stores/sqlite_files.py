@@ -87,12 +87,17 @@ class WriteLock:
 
     def release(self) -> None:
         """Release the lock. Can be called repeatedly."""
-        if self._file >= 0:
-            # Forked processes share the lock: only closed, it would stay with them.
-            if self._pid == os.getpid():
-                fcntl.flock(self._file, fcntl.LOCK_UN)
-            os.close(self._file)
-            self._file = -1
+        close_locked(self._file, self._pid)
+        self._file = -1
+
+
+def close_locked(file: int, pid: int) -> None:
+    """Close a file that this process locked, or -1 for none."""
+    if file >= 0:
+        # Forked processes share the lock: only closed, it would stay with them.
+        if pid == os.getpid():
+            fcntl.flock(file, fcntl.LOCK_UN)
+        os.close(file)
 
 
 def lock_path(store: Path) -> Path:
