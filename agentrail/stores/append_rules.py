@@ -6,7 +6,7 @@ No file, no lock and no clock. Functions that begin with `check_` raise the erro
 import difflib
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 from attrs import frozen
@@ -275,6 +275,32 @@ def takeover_record(one: StoredSession, *, node: str, cause: Cause, engine: str,
 
 
 # --- what is refused
+
+
+def session_of_columns(row: Sequence[Any]) -> StoredSession:
+    """Return the session with these columns, in the order of `SESSION_COLUMNS`."""
+    return StoredSession(
+        scope=row[0],
+        session=SessionId(row[1]),
+        root=SessionId(row[2]),
+        parent=row[3],
+        forked_from=None if row[4] is None else (SessionId(row[4]), row[5]),
+        node=row[6],
+        opened_at_ms=row[7],
+        written_at_ms=row[8],
+        first_seq=row[9],
+        tail=Tail(seq=row[10], epoch=row[11], hash=row[12]),
+        events=row[13],
+        standing=Standing(
+            is_working=bool(row[14]),
+            has_ended=bool(row[15]),
+            waits_for=row[16],
+            due_at_ms=row[17],
+            title=row[18],
+        ),
+        codec=row[19],
+        deaths=row[20],
+    )
 
 
 def session_not_found(session: str, neighbours: Sequence[str]) -> SessionNotFound:

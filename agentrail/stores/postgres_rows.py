@@ -4,11 +4,17 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from agentrail.abc.store import Node, OwedRow, Standing, StoredSession, StoredSnapshot
-from agentrail.core.journal.record import Record, Tail
+from agentrail.abc.store import Node, OwedRow, StoredSession, StoredSnapshot
+from agentrail.core.journal.record import Record
 from agentrail.errors import SessionNotFound
 from agentrail.messages import SessionId
-from agentrail.stores.append_rules import NEIGHBOURS, PagedJournal, check_root, session_not_found
+from agentrail.stores.append_rules import (
+    NEIGHBOURS,
+    PagedJournal,
+    check_root,
+    session_not_found,
+    session_of_columns,
+)
 from agentrail.stores.postgres_connections import PostgresConnection, texts
 
 PostgresRow: TypeAlias = tuple[Any, ...]
@@ -17,6 +23,9 @@ SESSION_COLUMNS: Final = (
     "scope, session, root, parent, forked_from, forked_at, node, opened_at_ms, written_at_ms, first_seq, "
     "last_seq, epoch, hash, events, is_working, has_ended, waits_for, due_at_ms, title, codec, deaths"
 )
+_TEXTS: Final = frozenset({0, 1, 2, 3, 4, 6, 18})
+"""Places of the texts among the columns of a session."""
+
 RECORD_COLUMNS: Final = "scope, session, seq, epoch, at_ms, kind, body, does, events, hash"
 SNAPSHOT_COLUMNS: Final = "scope, session, seq, hash, state, checked"
 NODE_COLUMNS: Final = "id, address, version, pid, boot, load, codec, digest, lease_ms, seen_at_ms, gone_at_ms"
@@ -32,27 +41,9 @@ def run_statement(connection: PostgresConnection, statement: str, *values: objec
 
 
 def session_of(row: PostgresRow) -> StoredSession:
-    return StoredSession(
-        scope=row[0].decode(),
-        session=SessionId(row[1].decode()),
-        root=SessionId(row[2].decode()),
-        parent=row[3].decode(),
-        forked_from=None if row[4] is None else (SessionId(row[4].decode()), row[5]),
-        node=row[6].decode(),
-        opened_at_ms=row[7],
-        written_at_ms=row[8],
-        first_seq=row[9],
-        tail=Tail(seq=row[10], epoch=row[11], hash=row[12]),
-        events=row[13],
-        standing=Standing(
-            is_working=row[14],
-            has_ended=row[15],
-            waits_for=row[16],
-            due_at_ms=row[17],
-            title=row[18].decode(),
-        ),
-        codec=row[19],
-        deaths=row[20],
+    found = enumerate(row)
+    return session_of_columns(
+        [one.decode() if at in _TEXTS and one is not None else one for at, one in found]
     )
 
 

@@ -11,7 +11,7 @@ from agentrail.abc.store import Opening, Standing, StoredSession, StoredSnapshot
 from agentrail.core.journal.record import Record, Tail
 from agentrail.core.journal.session_owner import NO_OWNER
 from agentrail.messages import SessionId
-from agentrail.stores.append_rules import PagedJournal
+from agentrail.stores.append_rules import PagedJournal, session_of_columns
 from agentrail.stores.sqlite_connections import DamagedStoreError
 from agentrail.structs import picked_fields
 
@@ -100,23 +100,7 @@ def session_of(row: SqliteRow) -> StoredSession:
     if tuple(map(type, row)) not in _KINDS:
         message = f"stored data of session {row[1]!r} has changed since it was written"
         raise DamagedStoreError(message)
-    forked_from = None if row[4] is None else (SessionId(row[4]), row[5])
-    return StoredSession(
-        scope=row[0],
-        session=SessionId(row[1]),
-        root=SessionId(row[2]),
-        parent=row[3],
-        forked_from=forked_from,
-        node=row[6],
-        opened_at_ms=row[7],
-        written_at_ms=row[8],
-        first_seq=row[9],
-        tail=Tail(seq=row[10], epoch=row[11], hash=row[12]),
-        events=row[13],
-        standing=_standing_of(row[14:]),
-        codec=row[19],
-        deaths=row[20],
-    )
+    return session_of_columns(row)
 
 
 def session_row(one: StoredSession, owner: str = NO_OWNER) -> SqliteRow:
@@ -127,12 +111,6 @@ def session_row(one: StoredSession, owner: str = NO_OWNER) -> SqliteRow:
         *(one.tail.seq, one.tail.epoch, one.tail.hash, one.events),
         *standing_row(one.standing),
         *(one.codec, one.deaths, owner),
-    )
-
-
-def _standing_of(row: SqliteRow) -> Standing:
-    return Standing(
-        is_working=bool(row[0]), has_ended=bool(row[1]), waits_for=row[2], due_at_ms=row[3], title=row[4]
     )
 
 
