@@ -60,7 +60,7 @@ from agentrail.runtime.event_waits import told_of_outages
 from agentrail.runtime.journal_events import subscribed_in_the_end
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_rows import repairs_of, window_of
-from agentrail.structs import Value, picked_fields
+from agentrail.structs import Value
 
 # Assignment of ends to requests: the standing of one request, folded from the events of its session alone.
 #
@@ -320,13 +320,16 @@ class RequestRecord(RequestFacts, frozen=True, kw_only=True):
         return None if self.usage is None else self.usage.cost_usd
 
 
-_STANDING_OF_RECORD: Final = ("status", "pending", "usage", "last_usage", "stop_reason", "error", "reason")
-
-
 def record_behind(record: RequestRecord, standing: RequestStanding) -> RequestRecord:
     return replace(
         record,
-        **picked_fields(standing, *_STANDING_OF_RECORD),
+        status=standing.status,
+        pending=standing.pending,
+        usage=standing.usage,
+        last_usage=standing.last_usage,
+        stop_reason=standing.stop_reason,
+        error=standing.error,
+        reason=standing.reason,
         end_seq=standing.seq if standing.has_ended else None,
     )
 
