@@ -34,14 +34,10 @@ def serve_editor(
     agent: AgentOption = None,
     files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
     setup: Annotated[
-        bool,
-        Parameter(help="Report what a model needs, and exit. Editors run this in a terminal.", negative=()),
+        bool, Parameter(help="Report what a model needs, and exit. Editors run this in a terminal.")
     ] = False,
     client_terminal: Annotated[
-        bool,
-        Parameter(
-            help="Run commands in the editor's terminal, if it has one. Nothing confines them.", negative=()
-        ),
+        bool, Parameter(help="Run commands in the editor's terminal, if it has one. Nothing confines them.")
     ] = False,
     debug: Debug = False,
 ) -> Exit:

@@ -50,9 +50,7 @@ _EXPECTED: Final = re.compile(r"([1-9]\d{0,14}):([0-9a-f]{64})")
 def verify(
     log: AuditLogName = "store",
     *,
-    expect: Annotated[
-        str | None, Parameter(help="A line noted earlier, as N:HASH.", show_default=False)
-    ] = None,
+    expect: Annotated[str | None, Parameter(help="A line noted earlier, as N:HASH.")] = None,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
     noted = _EXPECTED.fullmatch(expect or "")

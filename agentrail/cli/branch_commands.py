@@ -53,22 +53,13 @@ _CLOSE_WITHIN_SECONDS: Final = 60.0
 def fork(  # noqa: PLR0913 - the options of a command
     session: SessionArgument,
     *,
-    at: Annotated[
-        int | None, Parameter(help="Fork after this record. Default: the last one.", show_default=False)
-    ] = None,
-    turn: Annotated[
-        int | None, Parameter(help="Fork after this turn, counted from 1.", show_default=False)
-    ] = None,
+    at: Annotated[int | None, Parameter(help="Fork after this record. Default: the last one.")] = None,
+    turn: Annotated[int | None, Parameter(help="Fork after this turn, counted from 1.")] = None,
     name: Annotated[
-        str | None,
-        Parameter(name="--id", help="The id of the fork. Default: a generated one.", show_default=False),
+        str | None, Parameter(name="--id", help="The id of the fork. Default: a generated one.")
     ] = None,
     files: Annotated[
-        Path | None,
-        Parameter(
-            help="A new directory for a copy of the session's files as they were then.",
-            show_default=False,
-        ),
+        Path | None, Parameter(help="A new directory for a copy of the session's files as they were then.")
     ] = None,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
@@ -125,17 +116,11 @@ def export(
         Parameter(
             name="--no-content",
             help="Write only kinds, numbers, times and sizes, and no text of the conversation.",
-            negative="",
             show_default=False,
         ),
     ] = False,
     file: Annotated[
-        Path | None,
-        Parameter(
-            name=("--output", "-o"),
-            help="A new file. Default: stdout.",
-            show_default=False,
-        ),
+        Path | None, Parameter(name=("--output", "-o"), help="A new file. Default: stdout.")
     ] = None,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:

@@ -13,16 +13,14 @@ from agentrail.cli.storage_options import KeepingOptions
 ResumeOption: TypeAlias = Annotated[
     str | None,
     Parameter(
-        help="Resume a stored session: --resume ID, or --resume alone for the most recently active one.",
-        show_default=False,
+        help="Resume a stored session: --resume ID, or --resume alone for the most recently active one."
     ),
 ]
 
 ConnectOption: TypeAlias = Annotated[
     str | None,
     Parameter(
-        help="Chat with a session on this server, with the token of AGENTRAIL_TOKEN; --agent names its profile, --resume ID an existing session.",
-        show_default=False,
+        help="Chat with a session on this server, with the token of AGENTRAIL_TOKEN; --agent names its profile, --resume ID an existing session."
     ),
 ]
 
@@ -32,7 +30,6 @@ CodingOption: TypeAlias = Annotated[
     Parameter(
         help="Talk with the built-in coding agent: tools for files, a shell, a list of tasks and sub-agents. It asks before it changes "
         "anything or runs a command, unless a rule of [permissions] allows it.",
-        negative="",
         show_default=False,
     ),
 ]

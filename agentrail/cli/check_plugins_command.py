@@ -42,7 +42,7 @@ def check_plugins(
         int | None, Parameter(help="draw the same sessions as another run with this number")
     ] = None,
     combinations: Annotated[
-        bool, Parameter(help="run random parts of the stack, in any order, instead of the whole", negative="")
+        bool, Parameter(help="run random parts of the stack, in any order, instead of the whole")
     ] = False,
     debug: Debug = False,
 ) -> Exit:

@@ -9,7 +9,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from cyclopts import App, CycloptsError, MissingArgumentError, UnknownCommandError, UnusedCliTokensError
+from cyclopts import (
+    App,
+    CycloptsError,
+    MissingArgumentError,
+    Parameter,
+    UnknownCommandError,
+    UnusedCliTokensError,
+)
 from cyclopts.argument import Argument
 
 from agentrail.cli.exit_codes import Exit
@@ -38,6 +45,7 @@ app: Final = App(
     help="Run LLM agents that really stop: supervised sessions, tools as tasks.",
     version=version_line,
     result_action="return_value",
+    default_parameter=Parameter(negative_bool=()),  # a flag has no --no-flag
 )
 # The help texts are here and not in docstrings, because listing the commands does not import them. The list shows the
 # first sentence of each text.

@@ -18,11 +18,7 @@ if TYPE_CHECKING:
     from agentrail.config.settings import Sourced
 
 AgentOption = Annotated[
-    str | None,
-    Parameter(
-        help="An agent of the configuration files. Default: their default_agent.",
-        show_default=False,
-    ),
+    str | None, Parameter(help="An agent of the configuration files. Default: their default_agent.")
 ]
 
 MODEL_VARIABLE: Final = "AGENTRAIL_MODEL"
@@ -34,15 +30,13 @@ class ConfigFiles:
     config: Annotated[
         Path | None,
         Parameter(
-            help="The configuration file. Default: AGENTRAIL_CONFIG, otherwise an agentrail.toml here or above.",
-            show_default=False,
+            help="The configuration file. Default: AGENTRAIL_CONFIG, otherwise an agentrail.toml here or above."
         ),
     ] = None
     trust_project: Annotated[
         bool,
         Parameter(
             help="Trust the project's configuration this time; agentrail trust does so permanently.",
-            negative="",
             show_default=False,
         ),
     ] = False

@@ -47,19 +47,13 @@ def show_cost(  # noqa: PLR0913 - an option each
     since: Annotated[
         str | None,
         Parameter(
-            help="The first day, such as 2026-11-01, or 7d for the last seven days. Default: the beginning.",
-            show_default=False,
+            help="The first day, such as 2026-11-01, or 7d for the last seven days. Default: the beginning."
         ),
     ] = None,
-    until: Annotated[
-        str | None, Parameter(help="The last day, inclusive. Default: today.", show_default=False)
-    ] = None,
+    until: Annotated[str | None, Parameter(help="The last day, inclusive. Default: today.")] = None,
     tz: Annotated[str, Parameter(help="The time zone of the days, such as Europe/Berlin.")] = "UTC",
     as_csv: Annotated[
-        bool,
-        Parameter(
-            name="--csv", help="Print CSV, with every digit of the sums.", negative="", show_default=False
-        ),
+        bool, Parameter(name="--csv", help="Print CSV, with every digit of the sums.", show_default=False)
     ] = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:

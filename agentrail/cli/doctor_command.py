@@ -198,15 +198,13 @@ def doctor(  # noqa: PLR0913 - an option each
     store: Annotated[
         str | None,
         Parameter(
-            help=f"The store of servers to check. Default: {STORE_VARIABLE}, otherwise store in [host].",
-            show_default=False,
+            help=f"The store of servers to check. Default: {STORE_VARIABLE}, otherwise store in [host]."
         ),
     ] = None,
     agent: AgentOption = None,
     files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
     as_json: Annotated[
-        bool,
-        Parameter(name="--json", help="Print one JSON document.", negative="", show_default=False),
+        bool, Parameter(name="--json", help="Print one JSON document.", show_default=False)
     ] = False,
     debug: Debug = False,
 ) -> Exit:

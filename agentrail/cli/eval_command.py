@@ -156,7 +156,7 @@ def _named(name: str, file: Path) -> Any:
 class EvalPlace:
     store: Annotated[str | None, Parameter(help="Default: evals.db in the data directory.")] = None
     data_dir: DataDirectory = None
-    fresh: Annotated[bool, Parameter(help="Run cases again that are done.", negative="")] = False
+    fresh: Annotated[bool, Parameter(help="Run cases again that are done.")] = False
     debug: Debug = False
 
     @property

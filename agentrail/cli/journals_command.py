@@ -69,22 +69,19 @@ def journals(  # noqa: PLR0913 - an option each
         str | None,
         Parameter(
             help="package.module:NAME: a list of plugins, a Blueprint, options of start_session as a dictionary, or a "
-            "function from the recorded plugins to a list. Default: the recorded stack with its present code.",
-            show_default=False,
+            "function from the recorded plugins to a list. Default: the recorded stack with its present code."
         ),
     ] = None,
     holds: Annotated[
         str | None,
         Parameter(
-            help="package.module:NAME: a rule, as a function of a Trace. It and the promises of the core are checked.",
-            show_default=False,
+            help="package.module:NAME: a rule, as a function of a Trace. It and the promises of the core are checked."
         ),
     ] = None,
     model: Annotated[
         str | None,
         Parameter(
-            help="Ask this model each recorded turn again, such as anthropic:claude-sonnet-5. No tool runs.",
-            show_default=False,
+            help="Ask this model each recorded turn again, such as anthropic:claude-sonnet-5. No tool runs."
         ),
     ] = None,
     budget_usd: Annotated[float, Parameter(help="With --model: dollars to spend at most.")] = 1.0,

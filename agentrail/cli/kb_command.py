@@ -277,8 +277,7 @@ class KnowledgePlace:
     knowledge: Annotated[
         str | None,
         Parameter(
-            help=f"Where they are: sqlite:DIRECTORY, or sqlite: for that in the data directory. {PLACES}",
-            show_default=False,
+            help=f"Where they are: sqlite:DIRECTORY, or sqlite: for that in the data directory. {PLACES}"
         ),
     ] = None
     data_dir: DataDirectory = None
@@ -289,10 +288,7 @@ USUAL_KNOWLEDGE: Final = KnowledgePlace()
 
 Folder = Annotated[
     str | None,
-    Parameter(
-        help="Only documents in this folder and those below it: the directory part of their paths.",
-        show_default=False,
-    ),
+    Parameter(help="Only documents in this folder and those below it: the directory part of their paths."),
 ]
 NewTags = Annotated[
     tuple[str, ...],
@@ -340,16 +336,12 @@ def add_documents(  # noqa: PLR0913 - one for each flag
         bool,
         Parameter(
             help="Let a model write a one-line summary of each document without one: kb list and kb_list show it. It is sent how they begin.",
-            negative="",
             show_default=False,
         ),
     ] = False,
     model: Annotated[
         str | None,
-        Parameter(
-            help="The model that writes them, as provider:name. Default: that of agentrail run.",
-            show_default=False,
-        ),
+        Parameter(help="The model that writes them, as provider:name. Default: that of agentrail run."),
     ] = None,
     place: KnowledgePlace = USUAL_KNOWLEDGE,
 ) -> Exit:

@@ -121,8 +121,7 @@ class MemoryPlace:
     memories: Annotated[
         str | None,
         Parameter(
-            help=f"Where they are: sqlite:DIRECTORY, sqlite: for that in the data directory, or postgres://USER@HOST/DATABASE. {PLACES}",
-            show_default=False,
+            help=f"Where they are: sqlite:DIRECTORY, sqlite: for that in the data directory, or postgres://USER@HOST/DATABASE. {PLACES}"
         ),
     ] = None
     data_dir: DataDirectory = None
@@ -204,7 +203,6 @@ def forget_memories(
         Parameter(
             name="--all",
             help="Forget the user: all memories of them, and the content of all their sessions.",
-            negative="",
             show_default=False,
         ),
     ] = False,
@@ -213,7 +211,6 @@ def forget_memories(
         Parameter(
             name="--store",
             help=f"With --all: where sessions are: sqlite:PATH, sqlite: for the file in the data directory, or postgres://USER@HOST/DATABASE. {PLACES}",
-            show_default=False,
         ),
     ] = None,
     place: MemoryPlace = USUAL_MEMORIES,

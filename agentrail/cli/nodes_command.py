@@ -34,10 +34,7 @@ _SENDER: Final = "agentrail-nodes"
 
 NodeCa: TypeAlias = Annotated[
     Path | None,
-    Parameter(
-        help="File with the certificates that sign those of the nodes. Default: those of the system.",
-        show_default=False,
-    ),
+    Parameter(help="File with the certificates that sign those of the nodes. Default: those of the system."),
 ]
 
 
@@ -132,8 +129,7 @@ def move(
     /,
     *,
     to: Annotated[
-        str | None,
-        Parameter(help="Id of the node. Default: the living one with the lowest load.", show_default=False),
+        str | None, Parameter(help="Id of the node. Default: the living one with the lowest load.")
     ] = None,
     within: Annotated[float, Parameter(help="Seconds to wait for calls that must not run twice.")] = 30.0,
     node_ca: NodeCa = None,
@@ -167,9 +163,7 @@ def gone(
     node: str,
     /,
     *,
-    yes: Annotated[
-        bool, Parameter(negative="", help="Confirm that the process has ended.", show_default=False)
-    ] = False,
+    yes: Annotated[bool, Parameter(help="Confirm that the process has ended.", show_default=False)] = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
     with closing(_open(place)) as store:

@@ -58,10 +58,7 @@ def explain_permissions(  # noqa: PLR0913 - one for each option
     args: Annotated[str, Parameter(help='Its arguments, a JSON object: {"command": "git log"}.')] = "{}",
     policy: Annotated[
         Path | None,
-        Parameter(
-            help="A TOML file with mode, deny, ask and allow; without it, the configuration files.",
-            show_default=False,
-        ),
+        Parameter(help="A TOML file with mode, deny, ask and allow; without it, the configuration files."),
     ] = None,
     agent: AgentOption = None,
     files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen

@@ -83,20 +83,16 @@ def run(  # noqa: PLR0913 - an option each
     agent: AgentOption = None,
     files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
     json: Annotated[
-        bool,
-        Parameter(
-            help="Print one event per line as JSON, and nothing else.", negative="", show_default=False
-        ),
+        bool, Parameter(help="Print one event per line as JSON, and nothing else.", show_default=False)
     ] = False,
     stdin: Annotated[
-        bool, Parameter(name="-", help="Read the prompt from stdin.", negative="", show_default=False)
+        bool, Parameter(name="-", help="Read the prompt from stdin.", show_default=False)
     ] = False,
     approve: Annotated[
         str | None,
         Parameter(
             help="Tools whose calls are approved where they need it: names or patterns with commas between them, such as "
-            "shell, or *. Without it such a call is refused at once, because no user can be asked.",
-            show_default=False,
+            "shell, or *. Without it such a call is refused at once, because no user can be asked."
         ),
     ] = None,
     kept_in: KeptIn = KeptIn(),  # noqa: B008 - frozen
@@ -104,7 +100,6 @@ def run(  # noqa: PLR0913 - an option each
         bool,
         Parameter(
             help="Store the session, so that it can be inspected and resumed; its id is printed at the end.",
-            negative="",
             show_default=False,
         ),
     ] = False,

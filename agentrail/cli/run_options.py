@@ -54,16 +54,14 @@ class Choices:
         str | None,
         Parameter(
             help="The place of files and commands: local, local:/path, memory, http://host:port of agentrail sandbox serve, or "
-            "container:IMAGE. Default: as configured, otherwise local.",
-            show_default=False,
+            "container:IMAGE. Default: as configured, otherwise local."
         ),
     ] = None
     tools: Annotated[
         str | None,
         Parameter(
             help=f"Tools that the model may call, comma-separated, or none: {ALL_TOOLS}. "
-            f"Tools that change files or run commands must be named. Default: those of the configuration, otherwise {DEFAULT_TOOLS}.",
-            show_default=False,
+            f"Tools that change files or run commands must be named. Default: those of the configuration, otherwise {DEFAULT_TOOLS}."
         ),
     ] = None
     shell_fallback: Annotated[
@@ -79,7 +77,6 @@ class Choices:
         Parameter(
             help="The maximum number of model requests in one cycle. Default: as configured, otherwise 100.",
             validator=validators.Number(gte=1),
-            show_default=False,
         ),
     ] = None
     max_retries: Annotated[
@@ -88,7 +85,6 @@ class Choices:
             help="The maximum number of retries after a transient error. 0 reports it at once. "
             "Default: as configured, otherwise 3.",
             validator=validators.Number(gte=0),
-            show_default=False,
         ),
     ] = None
     opt: Annotated[
@@ -104,7 +100,6 @@ class Choices:
         bool,
         Parameter(
             help="Let the mode bypass hold, where the configuration's permissions have it: calls that no rule is about run unasked.",
-            negative="",
             show_default=False,
         ),
     ] = False

@@ -42,24 +42,21 @@ class SandboxOptions:
         str, Parameter(help="The address to listen on. Any but this machine's own needs TLS.")
     ] = DEFAULT_HOST
     port: Annotated[int, Parameter(help="The port; 0 picks a free one.")] = SANDBOX_PORT
-    socket: Annotated[
-        Path | None,
-        Parameter(help="A Unix socket to listen on, in place of an address.", show_default=False),
-    ] = None
+    socket: Annotated[Path | None, Parameter(help="A Unix socket to listen on, in place of an address.")] = (
+        None
+    )
     token_file: Annotated[
         Path | None,
         Parameter(
-            help=f"File of the clients' tokens; agentrail token new creates them. Default: the token of {SANDBOX_TOKEN_VARIABLE}.",
-            show_default=False,
+            help=f"File of the clients' tokens; agentrail token new creates them. Default: the token of {SANDBOX_TOKEN_VARIABLE}."
         ),
     ] = None
-    certfile: Annotated[Path | None, Parameter(help="A certificate, for TLS.", show_default=False)] = None
-    keyfile: Annotated[Path | None, Parameter(help="Its key.", show_default=False)] = None
+    certfile: Annotated[Path | None, Parameter(help="A certificate, for TLS.")] = None
+    keyfile: Annotated[Path | None, Parameter(help="Its key.")] = None
     insecure: Annotated[
         bool,
         Parameter(
-            help="Listen on another address than this machine's own without TLS: token and files can be read on the way.",
-            negative=(),
+            help="Listen on another address than this machine's own without TLS: token and files can be read on the way."
         ),
     ] = False
     shell_fallback: Annotated[
@@ -72,12 +69,9 @@ class SandboxOptions:
     network: Annotated[
         Network, Parameter(help="Network access of confined commands: none, or the same as the host.")
     ] = "none"
-    once: Annotated[
-        bool, Parameter(help="End when the first workspace has ended; for containers.", negative=())
-    ] = False
+    once: Annotated[bool, Parameter(help="End when the first workspace has ended; for containers.")] = False
     idle_seconds: Annotated[
-        float | None,
-        Parameter(help="End after this time without requests. Default: never.", show_default=False),
+        float | None, Parameter(help="End after this time without requests. Default: never.")
     ] = None
     debug: Debug = False
 

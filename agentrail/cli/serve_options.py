@@ -58,20 +58,15 @@ class ServeFlags:
     host: Annotated[
         str | None,
         Parameter(
-            help=f"The address to listen on. Any but this machine's own needs a token. Default: as configured, otherwise {DEFAULT_HOST}.",
-            show_default=False,
+            help=f"The address to listen on. Any but this machine's own needs a token. Default: as configured, otherwise {DEFAULT_HOST}."
         ),
     ] = None
     port: Annotated[
         int | None,
-        Parameter(
-            help=f"The port; 0 picks a free one. Default: as configured, otherwise {DEFAULT_PORT}.",
-            show_default=False,
-        ),
+        Parameter(help=f"The port; 0 picks a free one. Default: as configured, otherwise {DEFAULT_PORT}."),
     ] = None
     token_file: Annotated[
-        Path | None,
-        Parameter(help="File of the callers' tokens; agentrail token new creates them.", show_default=False),
+        Path | None, Parameter(help="File of the callers' tokens; agentrail token new creates them.")
     ] = None
     allowed_host: Annotated[
         tuple[str, ...],
@@ -97,20 +92,18 @@ class ServeFlags:
             show_default=False,
         ),
     ] = ()
-    certfile: Annotated[Path | None, Parameter(help="A certificate, for TLS.", show_default=False)] = None
-    keyfile: Annotated[Path | None, Parameter(help="Its key.", show_default=False)] = None
+    certfile: Annotated[Path | None, Parameter(help="A certificate, for TLS.")] = None
+    keyfile: Annotated[Path | None, Parameter(help="Its key.")] = None
     data_dir: Annotated[
         Path | None,
         Parameter(
-            help="The directory of the sessions, without an application of your own. Default: the usual one.",
-            show_default=False,
+            help="The directory of the sessions, without an application of your own. Default: the usual one."
         ),
     ] = None
     demo: Annotated[
         bool,
         Parameter(
-            help="Serve three running profiles on the built-in demo model, offline and without a key, to explore in the console.",
-            negative=(),
+            help="Serve three running profiles on the built-in demo model, offline and without a key, to explore in the console."
         ),
     ] = False
     metrics: Annotated[
@@ -118,49 +111,40 @@ class ServeFlags:
         Parameter(
             name="--metrics",
             help="HOST:PORT, or a port of this machine, that serves /metrics alone, without a token.",
-            show_default=False,
         ),
     ] = None
     store: Annotated[
         str | None,
         Parameter(
-            help="The store of the sessions: sqlite:PATH, or postgres://USER@HOST/DATABASE for several nodes. Default: as configured, otherwise sqlite:.",
-            show_default=False,
+            help="The store of the sessions: sqlite:PATH, or postgres://USER@HOST/DATABASE for several nodes. Default: as configured, otherwise sqlite:."
         ),
     ] = None
     durability: Annotated[
         Literal["grouped", "strict"] | None,
         Parameter(
-            help="What waits for the disk: with strict, requests to models too. Default: as configured, otherwise grouped.",
-            show_default=False,
+            help="What waits for the disk: with strict, requests to models too. Default: as configured, otherwise grouped."
         ),
     ] = None
     advertise: Annotated[
         str | None,
         Parameter(
-            help="The URL at which other nodes of the store reach this one, such as http://10.0.0.7:8700. Default: as configured, otherwise the port on this machine.",
-            show_default=False,
+            help="The URL at which other nodes of the store reach this one, such as http://10.0.0.7:8700. Default: as configured, otherwise the port on this machine."
         ),
     ] = None
     lease: Annotated[
         float | None,
         Parameter(
-            help="Seconds, 3 to 60, after which other nodes take the sessions of a silent one. The same for all. Default: as configured, otherwise 15.",
-            show_default=False,
+            help="Seconds, 3 to 60, after which other nodes take the sessions of a silent one. The same for all. Default: as configured, otherwise 15."
         ),
     ] = None
     node_ca: Annotated[
         Path | None,
-        Parameter(
-            help="File with the certificates that sign those of the nodes, for --advertise https://…",
-            show_default=False,
-        ),
+        Parameter(help="File with the certificates that sign those of the nodes, for --advertise https://…"),
     ] = None
     nodes: Annotated[
         int | None,
         Parameter(
-            help="Start so many processes, each a node on a port of its own from --port on. --store postgres: starts a PostgreSQL for them, in the data directory.",
-            show_default=False,
+            help="Start so many processes, each a node on a port of its own from --port on. --store postgres: starts a PostgreSQL for them, in the data directory."
         ),
     ] = None
     debug: Debug = False

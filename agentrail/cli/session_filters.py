@@ -20,8 +20,7 @@ class ChosenSessions:
     since: Annotated[
         str | None,
         Parameter(
-            help="Only sessions written since this day, such as 2026-11-01, or in the last days, such as 30d.",
-            show_default=False,
+            help="Only sessions written since this day, such as 2026-11-01, or in the last days, such as 30d."
         ),
     ] = None
     where: Annotated[

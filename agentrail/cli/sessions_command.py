@@ -248,12 +248,7 @@ def list_sessions(
     *,
     every: Annotated[
         bool,
-        Parameter(
-            name="--all",
-            help="List sub-agents and sessions that have ended too.",
-            negative="",
-            show_default=False,
-        ),
+        Parameter(name="--all", help="List sub-agents and sessions that have ended too.", show_default=False),
     ] = False,
     json: JsonLines = False,
     place: StorePlace = USUAL_PLACE,
@@ -283,8 +278,7 @@ def show_session(
     at: Annotated[
         int | None,
         Parameter(
-            help="Show its state after this record, with everything that was pending; -1 is the last one.",
-            show_default=False,
+            help="Show its state after this record, with everything that was pending; -1 is the last one."
         ),
     ] = None,
     json: JsonLines = False,
@@ -333,7 +327,6 @@ def trace(  # noqa: PLR0913 - one option per way to cut or write the records
         Parameter(
             name="--json",
             help="Print whole records, contents included, one JSON object per line.",
-            negative="",
             show_default=False,
         ),
     ] = False,
@@ -388,26 +381,20 @@ def _records_after(store: Store, found: StoredSession, after: int) -> Iterator[R
 @store_command
 def replay_journal(  # noqa: PLR0913 - an option each
     journal: Annotated[str, Parameter(help="The id of a session, or a file.")],
-    other: Annotated[
-        str | None, Parameter(help="With --diff: the journal to compare it with.", show_default=False)
-    ] = None,
+    other: Annotated[str | None, Parameter(help="With --diff: the journal to compare it with.")] = None,
     *,
     explained: Annotated[
         bool,
         Parameter(
             name="--explain",
             help="Explain causes: each record, its trigger, the plugins consulted, and the outcome.",
-            negative="",
             show_default=False,
         ),
     ] = False,
     step: Annotated[
-        bool,
-        Parameter(help="Step through it, one record per Enter; q exits.", negative="", show_default=False),
+        bool, Parameter(help="Step through it, one record per Enter; q exits.", show_default=False)
     ] = False,
-    diff: Annotated[
-        bool, Parameter(help="Show where two journals diverge.", negative="", show_default=False)
-    ] = False,
+    diff: Annotated[bool, Parameter(help="Show where two journals diverge.", show_default=False)] = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
     if diff != (other is not None):
@@ -427,11 +414,10 @@ def replay_journal(  # noqa: PLR0913 - an option each
 )
 @store_command
 def recover(
-    session: Annotated[str | None, Parameter(help="The id of a session.", show_default=False)] = None,
+    session: Annotated[str | None, Parameter(help="The id of a session.")] = None,
     *,
     dry_run: Annotated[
-        bool,
-        Parameter(help="Show the decisions, and change nothing.", negative="", show_default=False),
+        bool, Parameter(help="Show the decisions, and change nothing.", show_default=False)
     ] = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
@@ -457,14 +443,13 @@ def recover(
 )
 @store_command
 def resume_parked(
-    session: Annotated[str | None, Parameter(help="The id of a session.", show_default=False)] = None,
+    session: Annotated[str | None, Parameter(help="The id of a session.")] = None,
     *,
     on_drift: Annotated[
         OnDrift, Parameter(help="Leave a session parked whose operations differ, or continue it.")
     ] = "park",
     drifted_by: Annotated[
-        str | None,
-        Parameter(help="In place of an id: all sessions parked because of this plugin.", show_default=False),
+        str | None, Parameter(help="In place of an id: all sessions parked because of this plugin.")
     ] = None,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
@@ -498,9 +483,7 @@ def _would_decide(store: Store, found: StoredSession) -> Iterator[str]:
 )
 @store_command
 def check(
-    session: Annotated[
-        str | None, Parameter(help="The id of a session. Default: all sessions.", show_default=False)
-    ] = None,
+    session: Annotated[str | None, Parameter(help="The id of a session. Default: all sessions.")] = None,
     *,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:

@@ -37,8 +37,7 @@ class _Faulty(Exception):
 
 def simulate(  # noqa: PLR0913 - the options of a command
     file: Annotated[
-        Path | None,
-        Parameter(help="play this .sim file again, instead of lives from seeds", show_default=False),
+        Path | None, Parameter(help="play this .sim file again, instead of lives from seeds")
     ] = None,
     *,
     scenario: Annotated[
@@ -46,41 +45,33 @@ def simulate(  # noqa: PLR0913 - the options of a command
         Parameter(name=("--scenario", "--world"), help="a world, or module:NAME of a function of a World"),
     ] = "cluster",
     against: Annotated[
-        str | None,
-        Parameter(
-            help="module:NAME of a plugin, or a list of them, to try in the usual world", show_default=False
-        ),
+        str | None, Parameter(help="module:NAME of a plugin, or a list of them, to try in the usual world")
     ] = None,
     begin: Annotated[
         str | None,
         Parameter(
             name="--from",
             help="STORE:ID of a stored session, such as sqlite:sessions.db:s1, that each life continues",
-            show_default=False,
         ),
     ] = None,
-    seed: Annotated[int | None, Parameter(help="one seed, told as a story", show_default=False)] = None,
+    seed: Annotated[int | None, Parameter(help="one seed, told as a story")] = None,
     seeds: Annotated[str, Parameter(help="seeds, such as 0-199")] = "0-199",
-    nodes: Annotated[int | None, Parameter(help="number of nodes", show_default=False)] = None,
-    hours: Annotated[
-        float | None, Parameter(help="virtual time of a life, in hours", show_default=False)
-    ] = None,
+    nodes: Annotated[int | None, Parameter(help="number of nodes")] = None,
+    hours: Annotated[float | None, Parameter(help="virtual time of a life, in hours")] = None,
     store: Annotated[str, Parameter(help="postgres, sqlite or memory", show_default=False)] = "",
     faults: Annotated[str, Parameter(help="only these of --list-faults, or none", show_default=False)] = "",
     jobs: Annotated[int, Parameter(help="number of processes")] = 1,
     until: Annotated[
-        str | None, Parameter(help="time of day, such as 06:00, until which seeds go on", show_default=False)
+        str | None, Parameter(help="time of day, such as 06:00, until which seeds go on")
     ] = None,
     save: Annotated[Path, Parameter(help="directory for the .sim files of broken lives")] = Path(),
     shrink: Annotated[
         float, Parameter(help="seconds of a processor to shrink a broken life; 0 leaves it as it is")
     ] = 30.0,
-    show_all: Annotated[bool, Parameter(name="--all", help="tell each step", negative="")] = False,
-    census: Annotated[bool, Parameter(help="list the situations that no life met", negative="")] = False,
-    list_faults: Annotated[bool, Parameter(help="list the faults, and nothing else", negative="")] = False,
-    as_json: Annotated[
-        bool, Parameter(name="--json", help="print a line of JSON for each life", negative="")
-    ] = False,
+    show_all: Annotated[bool, Parameter(name="--all", help="tell each step")] = False,
+    census: Annotated[bool, Parameter(help="list the situations that no life met")] = False,
+    list_faults: Annotated[bool, Parameter(help="list the faults, and nothing else")] = False,
+    as_json: Annotated[bool, Parameter(name="--json", help="print a line of JSON for each life")] = False,
     debug: Debug = False,
 ) -> Exit:
     send_logs_to_stderr(debug=debug)

@@ -75,9 +75,7 @@ def check_skills(
     claude: Annotated[
         bool,
         Parameter(
-            help="Read the directories as Claude Code does, which has fields of its own.",
-            negative="",
-            show_default=False,
+            help="Read the directories as Claude Code does, which has fields of its own.", show_default=False
         ),
     ] = False,
     files: ConfigFiles = _USUAL,

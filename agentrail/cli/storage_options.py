@@ -36,23 +36,20 @@ class KeptIn:
     store: Annotated[
         str | None,
         Parameter(
-            help="Where the session is kept: sqlite:PATH, sqlite: for the file in the data directory, or memory: to keep nothing.",
-            show_default=False,
+            help="Where the session is kept: sqlite:PATH, sqlite: for the file in the data directory, or memory: to keep nothing."
         ),
     ] = None
     data_dir: DataDirectory = None
     keep_days: Annotated[
         float | None,
         Parameter(
-            help="Delete stored sessions whose last record is older than this many days, from 1. Default: all are kept.",
-            show_default=False,
+            help="Delete stored sessions whose last record is older than this many days, from 1. Default: all are kept."
         ),
     ] = None
     keep_bytes: Annotated[
         int | None,
         Parameter(
-            help="Delete the oldest stored sessions while all together have more bytes than this. Default: all are kept.",
-            show_default=False,
+            help="Delete the oldest stored sessions while all together have more bytes than this. Default: all are kept."
         ),
     ] = None
 

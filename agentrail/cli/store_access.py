@@ -72,7 +72,7 @@ _PAUSE_SECONDS: Final = 0.5
 """Attempts to overwrite while another process reads the store, and the delay between them in seconds."""
 
 JsonLines = Annotated[
-    bool, Parameter(name="--json", help="Print one JSON object per line.", negative="", show_default=False)
+    bool, Parameter(name="--json", help="Print one JSON object per line.", show_default=False)
 ]
 
 

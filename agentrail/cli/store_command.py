@@ -34,20 +34,13 @@ app.command(
 def migrate_store(
     *,
     nodes_role: Annotated[
-        str | None,
-        Parameter(
-            help="Existing role of the servers, which gets the rights to read and write.", show_default=False
-        ),
+        str | None, Parameter(help="Existing role of the servers, which gets the rights to read and write.")
     ] = None,
     readers_role: Annotated[
-        str | None,
-        Parameter(help="Existing role for people, which may read the views.", show_default=False),
+        str | None, Parameter(help="Existing role for people, which may read the views.")
     ] = None,
     print_sql: Annotated[
-        bool,
-        Parameter(
-            negative="", help="Print the statements for an empty database instead.", show_default=False
-        ),
+        bool, Parameter(help="Print the statements for an empty database instead.", show_default=False)
     ] = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:

@@ -51,11 +51,10 @@ def export_stored_spans(
     *,
     chosen: ChosenSessions = EVERY_SESSION,
     to: Annotated[
-        str | None,
-        Parameter(help="A full OTLP address, or a new file for every trace as JSON.", show_default=False),
+        str | None, Parameter(help="A full OTLP address, or a new file for every trace as JSON.")
     ] = None,
     content: Annotated[
-        bool, Parameter(help="Include messages, without known secrets.", negative="", show_default=False)
+        bool, Parameter(help="Include messages, without known secrets.", show_default=False)
     ] = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:

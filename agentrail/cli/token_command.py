@@ -45,10 +45,9 @@ def new(  # noqa: PLR0913 - each is an option
         ),
     ] = "use",
     days: Annotated[
-        float | None,
-        Parameter(help="Days until it expires; omit it for a token that never expires.", show_default=False),
+        float | None, Parameter(help="Days until it expires; omit it for a token that never expires.")
     ] = None,
-    token_file: Annotated[Path | None, Parameter(help="The file to add it to.", show_default=False)] = None,
+    token_file: Annotated[Path | None, Parameter(help="The file to add it to.")] = None,
     debug: Debug = False,
 ) -> Exit:
     send_logs_to_stderr(debug=debug)

@@ -79,14 +79,11 @@ def show_top(
     token_file: Annotated[
         Path | None,
         Parameter(
-            help=f"A file that holds the token and nothing else. Default: the variable {TOKEN_IN_ENVIRONMENT}.",
-            show_default=False,
+            help=f"A file that holds the token and nothing else. Default: the variable {TOKEN_IN_ENVIRONMENT}."
         ),
     ] = None,
     sort: Annotated[SortBy, Parameter(help="The initial sort order.")] = "age",
-    ended: Annotated[
-        bool, Parameter(help="Also show ended sessions.", negative=(), show_default=False)
-    ] = False,
+    ended: Annotated[bool, Parameter(help="Also show ended sessions.", show_default=False)] = False,
     debug: Debug = False,
 ) -> Exit:
     send_logs_to_stderr(debug=debug)

@@ -23,7 +23,6 @@ WordsAlone = Annotated[
     Parameter(
         name="--words",
         help="Compare words alone, also where agentrail.toml names an embedder.",
-        negative="",
         show_default=False,
     ),
 ]
