@@ -116,7 +116,6 @@ def export(
         Parameter(
             name="--no-content",
             help="Write only kinds, numbers, times and sizes, and no text of the conversation.",
-            show_default=False,
         ),
     ] = False,
     file: Annotated[

@@ -29,8 +29,7 @@ CodingOption: TypeAlias = Annotated[
     bool,
     Parameter(
         help="Talk with the built-in coding agent: tools for files, a shell, a list of tasks and sub-agents. It asks before it changes "
-        "anything or runs a command, unless a rule of [permissions] allows it.",
-        show_default=False,
+        "anything or runs a command, unless a rule of [permissions] allows it."
     ),
 ]
 

@@ -40,12 +40,17 @@ def version_line() -> str:
         return "agentrail, from a checkout that is not installed"
 
 
+def shown_default(value: object) -> str | None:
+    """Return a default for the help, or None for one that sets nothing."""
+    return None if value is False or value in (None, "", ()) else str(value)
+
+
 app: Final = App(
     name="agentrail",
     help="Run LLM agents that really stop: supervised sessions, tools as tasks.",
     version=version_line,
     result_action="return_value",
-    default_parameter=Parameter(negative_bool=()),  # a flag has no --no-flag
+    default_parameter=Parameter(negative_bool=(), show_default=shown_default),  # a flag has no --no-flag
 )
 # The help texts are here and not in docstrings, because listing the commands does not import them. The list shows the
 # first sentence of each text.

@@ -159,7 +159,7 @@ def init(
 def trust(
     *,
     files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
-    forget: Annotated[bool, Parameter(help="Stop trusting the directory.", show_default=False)] = False,
+    forget: Annotated[bool, Parameter(help="Stop trusting the directory.")] = False,
     debug: Debug = False,
 ) -> Exit:
     send_logs_to_stderr(debug=debug)

@@ -35,10 +35,7 @@ class ConfigFiles:
     ] = None
     trust_project: Annotated[
         bool,
-        Parameter(
-            help="Trust the project's configuration this time; agentrail trust does so permanently.",
-            show_default=False,
-        ),
+        Parameter(help="Trust the project's configuration this time; agentrail trust does so permanently."),
     ] = False
 
 

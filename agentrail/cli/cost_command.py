@@ -52,9 +52,7 @@ def show_cost(  # noqa: PLR0913 - an option each
     ] = None,
     until: Annotated[str | None, Parameter(help="The last day, inclusive. Default: today.")] = None,
     tz: Annotated[str, Parameter(help="The time zone of the days, such as Europe/Berlin.")] = "UTC",
-    as_csv: Annotated[
-        bool, Parameter(name="--csv", help="Print CSV, with every digit of the sums.", show_default=False)
-    ] = False,
+    as_csv: Annotated[bool, Parameter(name="--csv", help="Print CSV, with every digit of the sums.")] = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
     at_ms = int(outside.wall() * 1000)

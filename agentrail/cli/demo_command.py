@@ -409,7 +409,7 @@ async def give_tour(stage: TourStage) -> None:
 
 def demo(
     *,
-    fast: Annotated[bool, Parameter(help="Skip the pauses for reading.", show_default=False)] = False,
+    fast: Annotated[bool, Parameter(help="Skip the pauses for reading.")] = False,
     debug: Debug = False,
 ) -> Exit:
     send_logs_to_stderr(debug=debug)

@@ -203,9 +203,7 @@ def doctor(  # noqa: PLR0913 - an option each
     ] = None,
     agent: AgentOption = None,
     files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
-    as_json: Annotated[
-        bool, Parameter(name="--json", help="Print one JSON document.", show_default=False)
-    ] = False,
+    as_json: Annotated[bool, Parameter(name="--json", help="Print one JSON document.")] = False,
     debug: Debug = False,
 ) -> Exit:
     send_logs_to_stderr(debug=debug)

@@ -273,7 +273,7 @@ class KnowledgePlace:
         data_dir: The data directory, or None for the default.
     """
 
-    tenant: Annotated[str, Parameter(help="Of which tenant.", show_default=False)] = ""
+    tenant: Annotated[str, Parameter(help="Of which tenant.")] = ""
     knowledge: Annotated[
         str | None,
         Parameter(
@@ -295,16 +295,11 @@ NewTags = Annotated[
     Parameter(
         name="--tag",
         help="A tag for each document, including unchanged ones; repeatable: all of them replace the document's tags.",
-        show_default=False,
     ),
 ]
 Tagged = Annotated[
     tuple[str, ...],
-    Parameter(
-        name="--tag",
-        help="Only documents with this tag; repeatable: with all of them.",
-        show_default=False,
-    ),
+    Parameter(name="--tag", help="Only documents with this tag; repeatable: with all of them."),
 ]
 
 
@@ -328,15 +323,13 @@ def add_documents(  # noqa: PLR0913 - one for each flag
         Parameter(
             name="--reader",
             help="A user who may read the base from now on, or '*' for all of the tenant; given several times, all of them and no other.",
-            show_default=False,
         ),
     ] = (),
     tag: NewTags = (),
     summarize: Annotated[
         bool,
         Parameter(
-            help="Let a model write a one-line summary of each document without one: kb list and kb_list show it. It is sent how they begin.",
-            show_default=False,
+            help="Let a model write a one-line summary of each document without one: kb list and kb_list show it. It is sent how they begin."
         ),
     ] = False,
     model: Annotated[
@@ -576,9 +569,9 @@ def _line_of(document: KnowledgeDocument) -> str:
 )
 @store_command
 def list_documents(
-    name: Annotated[str, Parameter(help="The name of the knowledge base.", show_default=False)] = "",
+    name: Annotated[str, Parameter(help="The name of the knowledge base.")] = "",
     *,
-    user: Annotated[str, Parameter(help="List the bases that this user may read.", show_default=False)] = "",
+    user: Annotated[str, Parameter(help="List the bases that this user may read.")] = "",
     folder: Folder = None,
     tag: Tagged = (),
     place: KnowledgePlace = USUAL_KNOWLEDGE,
@@ -619,10 +612,8 @@ def list_documents(
 def search_documents(  # noqa: PLR0913 - one for each flag
     query: Annotated[str, Parameter(help="The words to search for. No character has a special meaning.")],
     *,
-    kb: Annotated[str, Parameter(help="Search only this knowledge base.", show_default=False)] = "",
-    user: Annotated[
-        str, Parameter(help="The searching user. Default: a user without a name.", show_default=False)
-    ] = "",
+    kb: Annotated[str, Parameter(help="Search only this knowledge base.")] = "",
+    user: Annotated[str, Parameter(help="The searching user. Default: a user without a name.")] = "",
     folder: Folder = None,
     tag: Tagged = (),
     limit: Annotated[int, Parameter(help=f"The maximum number of results, up to {MAX_FOUND_PASSAGES}.")] = 8,

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, TypeAlias
 from cyclopts import Parameter
 
 Debug: TypeAlias = Annotated[
-    bool, Parameter(help="Show a crash, of agentrail or of a plugin, with its traceback.", show_default=False)
+    bool, Parameter(help="Show a crash, of agentrail or of a plugin, with its traceback.")
 ]
 OPTION: Final = "--debug"
 

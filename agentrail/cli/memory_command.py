@@ -114,10 +114,8 @@ class MemoryPlace:
         data_dir: The data directory, or None for the default.
     """
 
-    user: Annotated[
-        str, Parameter(help="The user. Default: memories without a user.", show_default=False)
-    ] = ""
-    tenant: Annotated[str, Parameter(help="The tenant of the user.", show_default=False)] = ""
+    user: Annotated[str, Parameter(help="The user. Default: memories without a user.")] = ""
+    tenant: Annotated[str, Parameter(help="The tenant of the user.")] = ""
     memories: Annotated[
         str | None,
         Parameter(
@@ -138,12 +136,7 @@ class MemoryPlace:
 USUAL_MEMORIES: Final = MemoryPlace()
 
 Tags = Annotated[
-    tuple[str, ...],
-    Parameter(
-        name="--tag",
-        help="Only those with this tag; repeatable: with any of them.",
-        show_default=False,
-    ),
+    tuple[str, ...], Parameter(name="--tag", help="Only those with this tag; repeatable: with any of them.")
 ]
 
 
@@ -201,9 +194,7 @@ def forget_memories(
     every: Annotated[
         bool,
         Parameter(
-            name="--all",
-            help="Forget the user: all memories of them, and the content of all their sessions.",
-            show_default=False,
+            name="--all", help="Forget the user: all memories of them, and the content of all their sessions."
         ),
     ] = False,
     sessions: Annotated[

@@ -163,7 +163,7 @@ def gone(
     node: str,
     /,
     *,
-    yes: Annotated[bool, Parameter(help="Confirm that the process has ended.", show_default=False)] = False,
+    yes: Annotated[bool, Parameter(help="Confirm that the process has ended.")] = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
     with closing(_open(place)) as store:

@@ -82,12 +82,8 @@ def run(  # noqa: PLR0913 - an option each
     choices: Choices = Choices(),  # noqa: B008 - frozen
     agent: AgentOption = None,
     files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
-    json: Annotated[
-        bool, Parameter(help="Print one event per line as JSON, and nothing else.", show_default=False)
-    ] = False,
-    stdin: Annotated[
-        bool, Parameter(name="-", help="Read the prompt from stdin.", show_default=False)
-    ] = False,
+    json: Annotated[bool, Parameter(help="Print one event per line as JSON, and nothing else.")] = False,
+    stdin: Annotated[bool, Parameter(name="-", help="Read the prompt from stdin.")] = False,
     approve: Annotated[
         str | None,
         Parameter(
@@ -99,8 +95,7 @@ def run(  # noqa: PLR0913 - an option each
     keep: Annotated[
         bool,
         Parameter(
-            help="Store the session, so that it can be inspected and resumed; its id is printed at the end.",
-            show_default=False,
+            help="Store the session, so that it can be inspected and resumed; its id is printed at the end."
         ),
     ] = False,
 ) -> Exit:

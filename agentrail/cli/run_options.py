@@ -93,14 +93,12 @@ class Choices:
             help="An option of the provider as key=value, such as stall_seconds=60; repeatable. Tables and lists are "
             "written as JSON.",
             negative=(),
-            show_default=False,
         ),
     ] = ()
     dangerously_bypass_permissions: Annotated[
         bool,
         Parameter(
-            help="Let the mode bypass hold, where the configuration's permissions have it: calls that no rule is about run unasked.",
-            show_default=False,
+            help="Let the mode bypass hold, where the configuration's permissions have it: calls that no rule is about run unasked."
         ),
     ] = False
     debug: Debug = False

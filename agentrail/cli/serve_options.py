@@ -69,19 +69,12 @@ class ServeFlags:
         Path | None, Parameter(help="File of the callers' tokens; agentrail token new creates them.")
     ] = None
     allowed_host: Annotated[
-        tuple[str, ...],
-        Parameter(
-            help="An additional name of the server; repeatable.",
-            negative=(),
-            show_default=False,
-        ),
+        tuple[str, ...], Parameter(help="An additional name of the server; repeatable.", negative=())
     ] = ()
     allowed_origin: Annotated[
         tuple[str, ...],
         Parameter(
-            help="An origin whose pages may call it, such as https://app.example; repeatable.",
-            negative=(),
-            show_default=False,
+            help="An origin whose pages may call it, such as https://app.example; repeatable.", negative=()
         ),
     ] = ()
     protocol: Annotated[
@@ -89,7 +82,6 @@ class ServeFlags:
         Parameter(
             help="A protocol to speak, such as mcp or a2a; repeatable. Default: as configured, otherwise all that need no extra.",
             negative=(),
-            show_default=False,
         ),
     ] = ()
     certfile: Annotated[Path | None, Parameter(help="A certificate, for TLS.")] = None

@@ -28,7 +28,6 @@ class ChosenSessions:
         Parameter(
             help="Only these sessions: profile, user, model, scope or outcome, such as profile=desk. Can be repeated.",
             negative="",
-            show_default=False,
         ),
     ] = ()
 

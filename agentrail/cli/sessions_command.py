@@ -247,8 +247,7 @@ SessionArgument = Annotated[str, Parameter(help="The id of the session, as `sess
 def list_sessions(
     *,
     every: Annotated[
-        bool,
-        Parameter(name="--all", help="List sub-agents and sessions that have ended too.", show_default=False),
+        bool, Parameter(name="--all", help="List sub-agents and sessions that have ended too.")
     ] = False,
     json: JsonLines = False,
     place: StorePlace = USUAL_PLACE,
@@ -324,11 +323,7 @@ def trace(  # noqa: PLR0913 - one option per way to cut or write the records
     ] = None,
     json: Annotated[
         bool,
-        Parameter(
-            name="--json",
-            help="Print whole records, contents included, one JSON object per line.",
-            show_default=False,
-        ),
+        Parameter(name="--json", help="Print whole records, contents included, one JSON object per line."),
     ] = False,
     html: Annotated[
         Path | None,
@@ -388,13 +383,10 @@ def replay_journal(  # noqa: PLR0913 - an option each
         Parameter(
             name="--explain",
             help="Explain causes: each record, its trigger, the plugins consulted, and the outcome.",
-            show_default=False,
         ),
     ] = False,
-    step: Annotated[
-        bool, Parameter(help="Step through it, one record per Enter; q exits.", show_default=False)
-    ] = False,
-    diff: Annotated[bool, Parameter(help="Show where two journals diverge.", show_default=False)] = False,
+    step: Annotated[bool, Parameter(help="Step through it, one record per Enter; q exits.")] = False,
+    diff: Annotated[bool, Parameter(help="Show where two journals diverge.")] = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
     if diff != (other is not None):
@@ -416,9 +408,7 @@ def replay_journal(  # noqa: PLR0913 - an option each
 def recover(
     session: Annotated[str | None, Parameter(help="The id of a session.")] = None,
     *,
-    dry_run: Annotated[
-        bool, Parameter(help="Show the decisions, and change nothing.", show_default=False)
-    ] = False,
+    dry_run: Annotated[bool, Parameter(help="Show the decisions, and change nothing.")] = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
     if not dry_run:

@@ -58,8 +58,8 @@ def simulate(  # noqa: PLR0913 - the options of a command
     seeds: Annotated[str, Parameter(help="seeds, such as 0-199")] = "0-199",
     nodes: Annotated[int | None, Parameter(help="number of nodes")] = None,
     hours: Annotated[float | None, Parameter(help="virtual time of a life, in hours")] = None,
-    store: Annotated[str, Parameter(help="postgres, sqlite or memory", show_default=False)] = "",
-    faults: Annotated[str, Parameter(help="only these of --list-faults, or none", show_default=False)] = "",
+    store: Annotated[str, Parameter(help="postgres, sqlite or memory")] = "",
+    faults: Annotated[str, Parameter(help="only these of --list-faults, or none")] = "",
     jobs: Annotated[int, Parameter(help="number of processes")] = 1,
     until: Annotated[
         str | None, Parameter(help="time of day, such as 06:00, until which seeds go on")

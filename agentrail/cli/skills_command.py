@@ -73,10 +73,7 @@ def show_skill(
 def check_skills(
     *directories: Annotated[Path, Parameter(help="The directory of a skill, which contains its SKILL.md.")],
     claude: Annotated[
-        bool,
-        Parameter(
-            help="Read the directories as Claude Code does, which has fields of its own.", show_default=False
-        ),
+        bool, Parameter(help="Read the directories as Claude Code does, which has fields of its own.")
     ] = False,
     files: ConfigFiles = _USUAL,
     debug: Debug = False,

@@ -59,9 +59,7 @@ class StorePlace:
         ),
     ] = DEFAULT_STORE
     data_dir: DataDirectory = None
-    scope: Annotated[
-        str, Parameter(help="The scope of the sessions. Default: all scopes in lists.", show_default=False)
-    ] = ""
+    scope: Annotated[str, Parameter(help="The scope of the sessions. Default: all scopes in lists.")] = ""
     debug: Debug = False
 
 
@@ -71,9 +69,7 @@ _OVERWRITE_TRIES: Final = 10
 _PAUSE_SECONDS: Final = 0.5
 """Attempts to overwrite while another process reads the store, and the delay between them in seconds."""
 
-JsonLines = Annotated[
-    bool, Parameter(name="--json", help="Print one JSON object per line.", show_default=False)
-]
+JsonLines = Annotated[bool, Parameter(name="--json", help="Print one JSON object per line.")]
 
 
 def reading(place: StorePlace) -> closing[Store]:

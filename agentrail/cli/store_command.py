@@ -39,9 +39,7 @@ def migrate_store(
     readers_role: Annotated[
         str | None, Parameter(help="Existing role for people, which may read the views.")
     ] = None,
-    print_sql: Annotated[
-        bool, Parameter(help="Print the statements for an empty database instead.", show_default=False)
-    ] = False,
+    print_sql: Annotated[bool, Parameter(help="Print the statements for an empty database instead.")] = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
     if not is_shared_store(place.store):

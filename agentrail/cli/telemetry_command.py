@@ -53,9 +53,7 @@ def export_stored_spans(
     to: Annotated[
         str | None, Parameter(help="A full OTLP address, or a new file for every trace as JSON.")
     ] = None,
-    content: Annotated[
-        bool, Parameter(help="Include messages, without known secrets.", show_default=False)
-    ] = False,
+    content: Annotated[bool, Parameter(help="Include messages, without known secrets.")] = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
     if to is not None and "://" in to and not is_address(to):

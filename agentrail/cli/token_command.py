@@ -26,15 +26,10 @@ app: Final = App(name="token", result_action="return_value")
 )
 def new(  # noqa: PLR0913 - each is an option
     tenant: Annotated[
-        str,
-        Parameter(
-            help="The tenant of the token. Without one, it is the user local of the tenant local.",
-            show_default=False,
-        ),
+        str, Parameter(help="The tenant of the token. Without one, it is the user local of the tenant local.")
     ] = "",
     user: Annotated[
-        str,
-        Parameter(help="The user of the token. Without one, each call names its user.", show_default=False),
+        str, Parameter(help="The user of the token. Without one, each call names its user.")
     ] = "",
     *,
     scopes: Annotated[

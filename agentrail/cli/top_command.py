@@ -83,7 +83,7 @@ def show_top(
         ),
     ] = None,
     sort: Annotated[SortBy, Parameter(help="The initial sort order.")] = "age",
-    ended: Annotated[bool, Parameter(help="Also show ended sessions.", show_default=False)] = False,
+    ended: Annotated[bool, Parameter(help="Also show ended sessions.")] = False,
     debug: Debug = False,
 ) -> Exit:
     send_logs_to_stderr(debug=debug)

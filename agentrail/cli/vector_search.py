@@ -19,12 +19,7 @@ from agentrail.runtime.vector_search import Meanings, NoMeaning
 T = TypeVar("T")
 
 WordsAlone = Annotated[
-    bool,
-    Parameter(
-        name="--words",
-        help="Compare words alone, also where agentrail.toml names an embedder.",
-        show_default=False,
-    ),
+    bool, Parameter(name="--words", help="Compare words alone, also where agentrail.toml names an embedder.")
 ]
 
 
