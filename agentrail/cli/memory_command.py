@@ -258,7 +258,6 @@ def json_lines(found: Sequence[MemoryEntry]) -> Iterator[str]:
 
 @contextmanager
 def opened_memories(place: MemoryPlace) -> Iterator[RecallStore]:
-    """Open the named store for a block."""
     name, directory = place.decided()
     faults = faults_of_memories(name)
     if name == "memory:":

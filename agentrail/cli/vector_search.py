@@ -24,7 +24,6 @@ WordsAlone = Annotated[
 
 
 def embedder_of_files(environ: Mapping[str, str]) -> OpenAIEmbedder | None:
-    """Return the configured embedder, or None without one."""
     faults: list[str] = []
     settings = read_configuration(environ).check().settings
     opened: OpenEmbedder | None = read_embedder(

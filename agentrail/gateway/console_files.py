@@ -162,8 +162,6 @@ _PART: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 @frozen
 class ConsoleFile:
-    """A console file to serve."""
-
     content: bytes
     content_type: str
     etag: str

@@ -133,7 +133,6 @@ def decide_head_seconds(call: RouteCall, route: CallRoute) -> float:
 
 
 def url_of(node: Node, target: bytes) -> httpcore.URL:
-    """Return the URL of a path at a node."""
     address = urlsplit(node.address)
     host = (address.hostname or "").encode("ascii", "replace")
     return httpcore.URL(scheme=address.scheme.encode(), host=host, port=address.port, target=target)

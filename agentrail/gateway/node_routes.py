@@ -82,13 +82,11 @@ _ANSWERS: Final = decoder_of(NodeAnswer)
 
 
 def node_answer_to(error: AgentrailError) -> NodeAnswer:
-    """Return the answer that reports an error."""
     faults = getattr(error, "faults", None) or getattr(error, "missing", None) or ()
     return NodeAnswer(code=error.code, message=f"{error}", faults=tuple(faults))
 
 
 def error_of(answer: NodeAnswer, session_id: str) -> AgentrailError | None:
-    """Return the error that an answer reports, or None."""
     match answer.code:
         case "":
             return None
@@ -190,15 +188,12 @@ class NodeClient:
     store_now_ms: Callable[[], int]
 
     async def check_revive(self, node: Node, scope: str, session_id: SessionId) -> None:
-        """See `OtherNodes`."""
         await self.call(node, "check", NodeOrder(scope=scope, session_id=session_id))
 
     async def take(self, node: Node, scope: str, session_id: SessionId) -> None:
-        """See `OtherNodes`."""
         await self.call(node, "take", NodeOrder(scope=scope, session_id=session_id))
 
     async def stop(self, node: Node, scope: str, session_id: SessionId) -> None:
-        """See `OtherNodes`."""
         await self.call(node, "stop", NodeOrder(scope=scope, session_id=session_id))
 
     async def call(self, node: Node, action: str, order: NodeOrder) -> NodeAnswer:

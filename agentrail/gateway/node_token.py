@@ -78,7 +78,6 @@ def derived_key(secret: bytes, label: str) -> bytes:
 
 
 def digest_of_body(body: bytes) -> str:
-    """Return the digest of a body for `NodeCall.digest`."""
     return _DIGEST(body).hexdigest()
 
 
@@ -145,7 +144,6 @@ class NodeCalls:
     """Judges the requests of other nodes. Remembers the nonces of valid ones until they expire."""
 
     def __init__(self, secret: bytes, node: str) -> None:
-        """Judge requests for a node."""
         self._secret = secret
         self._node = node
         # Each with its sender, the sender's time, and the time here at which it may be forgotten, in about that order.
@@ -158,7 +156,6 @@ class NodeCalls:
         return len(self._nonces)
 
     def sign_answer(self, call: NodeCall) -> str:
-        """Return the signature of the answer to a request."""
         return sign_answer(self._secret, call.nonce)
 
     def judge(self, token: str, method: str, target: bytes, *, store_ms: int, now_ms: int) -> NodeCall | None:

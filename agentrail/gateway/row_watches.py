@@ -31,8 +31,6 @@ def _itself(feed: Any) -> RowSource:
 
 @frozen(kw_only=True)
 class WatchKind:
-    """A kind of rows that can be watched."""
-
     name: str
     open_feed: Callable[[Host, str], RowFeed]
     feed: str = field()

@@ -25,8 +25,6 @@ _REFUSED_FROM: Final = 400
 
 @frozen(kw_only=True)
 class SocketCommand:
-    """A command that a socket accepts."""
-
     name: str
     route: CallRoute
     is_ordered: bool = True
@@ -67,7 +65,6 @@ def _is_named(offer: Offer, route: CallRoute) -> bool:
 def call_of_command(
     command: CommandFrame, known: SocketCommand, gateway: Gateway, head: CallHead, principal: Principal
 ) -> RouteCall:
-    """Return a command as a checked call of its route."""
     route = known.route
     call = RouteCall(
         gateway=gateway,

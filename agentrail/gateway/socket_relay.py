@@ -53,8 +53,6 @@ _MOVED: Final = "not_owner"
 
 
 class RelayClient(Protocol):
-    """The client's socket."""
-
     @property
     def queue(self) -> SendQueue: ...
 

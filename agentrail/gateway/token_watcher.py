@@ -31,8 +31,6 @@ UNAUTHORIZED_STATUS: Final = 401
 
 
 class OpenCall(Protocol):
-    """A call that stays open."""
-
     @property
     def head(self) -> CallHead: ...
 
@@ -67,8 +65,6 @@ class _Judged:
 
 
 class CallWatch:
-    """The open calls of a server."""
-
     def __init__(self, check: CallerCheck) -> None:
         self._check = check
         self._open: dict[OpenCall, _Judged] = {}

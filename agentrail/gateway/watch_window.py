@@ -18,8 +18,6 @@ TakeRow: TypeAlias = Callable[[str], bytes | None]
 
 @frozen(kw_only=True)
 class WatchPart:
-    """Contents of one frame."""
-
     rows: tuple[bytes, ...]
     gone: tuple[str, ...]
     total: int

@@ -128,7 +128,6 @@ def begin(
     within: Sequence[Mapping[str, Any]],
     rest: Permitted,
 ) -> Permitted:
-    """Return the first state."""
     unknown = sorted(set(scopes) - _OTHERS)
     if unknown:
         raise OptionError(

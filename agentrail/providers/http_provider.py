@@ -87,7 +87,6 @@ class AnswerChunks:
         return pinged_at
 
     def __aiter__(self) -> "AnswerChunks":
-        """Return itself."""
         return self
 
     async def __anext__(self) -> Chunk:
@@ -162,7 +161,6 @@ class ChunkStream:
         self._pulse = activity
 
     def __aiter__(self) -> AsyncIterator[Chunk]:
-        """Return the generator."""
         return self._chunks
 
     async def __anext__(self) -> Chunk:

@@ -73,7 +73,6 @@ class Digest(trio.abc.Instrument):
         return self._hash.hexdigest()
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        """Record the task and the time."""
         self.note("step", f"{_ADDRESS.sub('', task.name)} {trio.current_time()!r}")
 
     @contextmanager

@@ -44,7 +44,6 @@ class PageCache:
     """Cache of fetched pages, separate for each session, for fifteen minutes. The oldest are evicted first."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self._pages: OrderedDict[tuple[str, str], tuple[float, _Page]] = OrderedDict()
         self._characters = 0
 

@@ -124,8 +124,6 @@ class _Tool(msgspec.Struct, frozen=True):
 
 
 class McpService:
-    """The server, for all its connections."""
-
     def __init__(
         self, gateway: Gateway, key: bytes, local: RouteCall | None = None, *, node: str = ""
     ) -> None:

@@ -127,7 +127,6 @@ async def carry_out_plan(  # noqa: PLR0913 - by keyword, where they are not the 
     decide: Callable[[AskedT, Status | None, Sequence[Message]], OpenAiPlan],
     session: Session | None,
 ) -> ResponseStream[Own] | SpokenAnswer | HandledResponse:
-    """Carry out the plan for a request, and return the response to it."""
     place = "input" if isinstance(call.body, ResponseBody) else "messages"
     name = named_by_client(None, call.head.headers.get("idempotency-key"))
     if session is not None and name and known_answer(call, session, name) is not None:

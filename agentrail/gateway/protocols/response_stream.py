@@ -295,7 +295,6 @@ class ResponseStream(Generic[Own]):
     is_unattended: bool = False
 
     def answer(self) -> OwnStream:
-        """Return it as the result of a handler."""
         return OwnStream(write=self.write)
 
     async def write(self, call: RouteCall) -> None:

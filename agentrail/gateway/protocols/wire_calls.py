@@ -97,7 +97,6 @@ async def known_of(session: Session, client_ids: Iterable[str]) -> frozenset[str
 
 
 def refuse_wire_call(refusal: WireRefusal) -> NoReturn:
-    """Refuse a call as a wire has decided."""
     message = f"{refusal.place} {refusal.message}".strip()
     refuse_call(refusal.code, message[:300], hint=refusal.hint, more={"field": refusal.place})
 

@@ -95,7 +95,6 @@ class SandboxApp:
         await self._is_done.wait()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: AsgiReceive, send: AsgiSend) -> None:
-        """Handle a call. An ASGI application."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
             return

@@ -51,8 +51,6 @@ _HEAD_BYTES: Final = 16 << 10  # maximum per refused file: an escaped path in it
 
 @frozen(kw_only=True)
 class AskedOperation:
-    """A decoded request."""
-
     name: str
     request: WireRequest
     contents: tuple[bytes, ...] = ()

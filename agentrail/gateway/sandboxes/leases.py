@@ -20,8 +20,6 @@ MAX_OPERATIONS: Final = 256
 
 @frozen(kw_only=True)
 class LeaseReply:
-    """Response to an operation."""
-
     body: bytes
     content_type: str
 
@@ -43,8 +41,6 @@ class OpenOperation:
 
 @define(eq=False)
 class Lease:
-    """State of one client."""
-
     owner: Principal
     scope: trio.CancelScope = field(factory=trio.CancelScope)
     is_ready: trio.Event = field(factory=trio.Event)
@@ -112,8 +108,6 @@ def refuse_unknown() -> CallRefused:
 
 @define(eq=False)
 class Leases:
-    """All leases of a server."""
-
     by_id: dict[str, Lease] = field(factory=dict)
     last_used_at: float = field(factory=trio.current_time)
 

@@ -83,8 +83,6 @@ class EditorPlaces:
 
 
 class AcpAgent:
-    """The sessions of an editor."""
-
     def __init__(self, connection: AcpConnection, host: Host, places: EditorPlaces) -> None:
         self._connection = connection
         self._host = host

@@ -33,7 +33,6 @@ class Seen:
 
     @property
     def events(self) -> list[Event]:
-        """The published events."""
         return [effect.event for effect in self.effects if isinstance(effect, Publish)]
 
     def of(self, kind: type[Any]) -> list[Any]:

@@ -37,7 +37,6 @@ def question_of(server: str, params: Mapping[str, Any]) -> ToolQuestion | None:
 
 
 def elicit_result_of(params: Mapping[str, Any], outcome: str, answer: Any = None) -> Mapping[str, Any]:
-    """Return the result of an elicitation."""
     content = {"content": answer} if outcome == "answered" and "url" not in params else {}
     return {"action": _ACTIONS[outcome], **content}
 
