@@ -27,7 +27,7 @@ from agentrail.errors.advice import Advice, advise, setting, with_advice
 from agentrail.logs import Logger
 from agentrail.providers.failures import Answer, Vendor, failure_of, is_vendor_itself, scrubbed
 from agentrail.providers.json_text import shown
-from agentrail.web.httpx_body import OnePiece
+from agentrail.web.httpx_body import OnePiece, open_raw
 
 # Causes of a failed connection.
 #
@@ -428,22 +428,10 @@ async def _read_refusal(response: httpx.Response) -> str:
 
 @asynccontextmanager
 async def _open_pieces(response: httpx.Response) -> AsyncIterator[AsyncIterator[bytes]]:
-    """Yield a body in pieces. Leaving early closes the connection."""
-    # The library nests generators that do not close each other. Left early, the inner ones would wait for the garbage
-    # collector, which may run at any time and in any task. Reading on after the connection is closed ends them all at once.
-    # The library's own decompression is avoided: it expands a piece to a gigabyte before it returns it.
-    raw = response.aiter_raw()
-    try:
+    """Yield a body in pieces, decompressed here: the library expands a piece to a gigabyte before it returns it."""
+    async with open_raw(response) as raw:
         unpack = _unpacking(response)
         yield raw if unpack is None else _unpacked(raw, unpack)
-    finally:
-        await response.aclose()  # noqa: ASYNC102 - closes the socket before it could wait; bounded by the pool
-        # Cancelled, because an HTTP/2 connection shared with other requests is still open, and reading from it would
-        # wait.
-        with suppress(httpx.HTTPError, httpx.StreamError), trio.CancelScope() as scope:
-            scope.cancel()
-            async for _ in raw:  # noqa: ASYNC102 - ends at once, the connection is closed
-                pass
 
 
 def _unpacking(response: httpx.Response) -> "zlib._Decompress | None":

@@ -17,7 +17,7 @@ from agentrail import outside
 from agentrail.web.backend import NO_ROOTS, WEB_CONNECT_SECONDS, GuardedBackend, context_of_system
 from agentrail.web.dns import LookUp
 from agentrail.web.exchange import Fetched, FetchFailed, PageGone, WebRequest
-from agentrail.web.httpx_body import OnePiece
+from agentrail.web.httpx_body import OnePiece, open_raw
 from agentrail.web.rules import WebRules, read_web_url
 from agentrail.web.transport import GuardedTransport
 from agentrail.web.url_policy import AddressRefused, WebAddress, judge_found
@@ -257,24 +257,10 @@ async def _exchange(
         extensions={"timeout": {"connect": WEB_CONNECT_SECONDS}},
     )
     response = await transport.handle_async_request(sent)
-    async with _open_raw(response) as chunks:
+    async with open_raw(response) as chunks:
         if not httpx.codes.is_success(response.status_code):
             return _Answer(response.status_code, response.headers, b"")
         return _Answer(response.status_code, response.headers, await _body_of(response, chunks, max_bytes))
-
-
-@asynccontextmanager
-async def _open_raw(response: httpx.Response) -> AsyncIterator[AsyncIterator[bytes]]:
-    """Return a body in raw chunks. Closes the connection, because nested generators would wait for the collector."""
-    raw = response.aiter_raw()
-    try:
-        yield raw
-    finally:
-        await response.aclose()  # noqa: ASYNC102 - closes the socket before it could wait
-        with suppress(httpx.HTTPError, httpx.StreamError), trio.CancelScope() as scope:
-            scope.cancel()
-            async for _ in raw:  # noqa: ASYNC102 - ends at once, the connection is closed
-                pass
 
 
 async def _body_of(response: httpx.Response, chunks: AsyncIterator[bytes], max_bytes: int) -> bytes:
