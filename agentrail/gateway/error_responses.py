@@ -81,9 +81,10 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
             hint="send it as `Authorization: Bearer …`, and create a new one: this one may be in logs",
         ),
         **_rows(
-            400, "unsupported_parameter unsupported_tool images_unsupported messages_missing result_missing"
+            400,
+            "unsupported_parameter unsupported_tool images_unsupported messages_missing result_missing"
+            " push_unsupported operation_unsupported part_unsupported version_unsupported",
         ),
-        **_rows(400, "push_unsupported operation_unsupported part_unsupported version_unsupported"),
         **_rows(400, "login_refused", hint="open the link of the question again"),
         **_rows(401, "unauthorized", hint="send a token that is valid, as `Authorization: Bearer …`"),
         **_rows(403, "forbidden host_refused origin_refused principal_mismatch"),
@@ -93,10 +94,10 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
         **_rows(413, "too_large"),
         **_rows(431, "headers_too_large"),
         **_rows(415, "content_type", hint="send application/json"),
-        **_rows(422, "field_invalid field_unknown"),
-        **_rows(422, "id_invalid"),
         **_rows(
-            422, "attachment_invalid attachments_unsupported files_unsupported webhook_invalid webhooks_off"
+            422,
+            "field_invalid field_unknown id_invalid attachment_invalid attachments_unsupported files_unsupported"
+            " webhook_invalid webhooks_off",
         ),
         **_rows(
             429, "too_many_requests too_many_streams quota budget", hint="wait for the time in Retry-After"
@@ -107,8 +108,10 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
         **_rows(404, "session_unknown profile_unknown request_unknown file_unknown"),
         **_rows(404, "command_unknown", hint="GET /commands lists all commands"),
         **_rows(422, "command_error plan_error"),
-        **_rows(409, "request_not_alone"),
-        **_rows(409, "profile_mismatch session_is_child session_busy request_over approval_mismatch"),
+        **_rows(
+            409,
+            "request_not_alone profile_mismatch session_is_child session_busy request_over approval_mismatch",
+        ),
         **_rows(421, "not_owner", hint="send it to the given address"),
         **_rows(422, "prompt_rejected"),
         **_rows(502, "provider_failed"),
@@ -227,23 +230,15 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
         ),
         # --- errors that callers cannot fix
         **_ours(
-            "not_remote remote_refused unreachable"
-        ),  # of a client, for example in a plugin that calls another server
-        **_ours("agentrail_error internal_error history_error codec_error journal_corrupt store_error"),
-        **_ours(
-            "not_a_store sandbox_error process_refused child_refused plugin_error"
-            " profile_failed upload_failed"
+            "not_remote remote_refused unreachable"  # of a client, for example in a plugin that calls another server
+            " agentrail_error internal_error history_error codec_error journal_corrupt store_error not_a_store sandbox_error"
+            " process_refused child_refused plugin_error profile_failed upload_failed tool_definition_error"
+            " tool_contract_error no_schema calling_self no_trio_run holds_loop actor_error no_mailbox not_suspended"
+            " already_registered not_key_owner registry_closed no_partitions pool_full job_withdrawn watcher_too_slow"
+            " actor_down job_given_up pool_stopped supervisor_error invalid_spec already_present child_not_found"
+            " child_running child_restarting child_stuck child_start_failed wrong_child_key too_many_children"
+            " supervisor_stopping would_deadlock supervisor_start_failed supervisor_gave_up"
         ),
-        **_ours("tool_definition_error tool_contract_error no_schema calling_self no_trio_run holds_loop"),
-        **_ours("actor_error no_mailbox not_suspended already_registered not_key_owner registry_closed"),
-        **_ours(
-            "no_partitions pool_full job_withdrawn watcher_too_slow actor_down job_given_up pool_stopped"
-        ),
-        **_ours(
-            "supervisor_error invalid_spec already_present child_not_found child_running child_restarting"
-        ),
-        **_ours("child_stuck child_start_failed wrong_child_key too_many_children supervisor_stopping"),
-        **_ours("would_deadlock supervisor_start_failed supervisor_gave_up"),
     }
 )
 """Response by error code. New public exceptions and new codes of routes get their row here."""
