@@ -5,12 +5,11 @@ from typing import Any, Final
 
 import attrs
 
-from agentrail.core.protocol.actions import Action, Continue, ReplaceMessages, Request, Search
+from agentrail.core.protocol.actions import Action, Continue, Request, Search
 from agentrail.core.protocol.hooks import BeforePrompt, BeforeRequest, Found, RequestDone, RequestFailed
 from agentrail.core.stack.plugin import Context
 from agentrail.core.values.memory_text import show_memories
-from agentrail.messages import Text, UserMessage
-from agentrail.plugins.base import Plugin, on
+from agentrail.plugins.base import Plugin, append_note, on
 
 MAX_SHOWN_MEMORIES: Final = 20
 """Maximum number of memories in a request. Each may have 8 KiB."""
@@ -73,7 +72,4 @@ class AutoRecall(Plugin[Recalled]):
     @on(BeforeRequest)
     def show(self, event: BeforeRequest, state: Recalled, ctx: Context) -> Action[Recalled]:
         """Append the memories after the conversation, for this request only, so that the vendor's cache stays valid."""
-        if not state.shown:
-            return Continue(state)
-        note = UserMessage(content=(Text(text=state.shown),), origin="note")
-        return ReplaceMessages((*event.messages, note), state)
+        return append_note(event, state.shown, state)

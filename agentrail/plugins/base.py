@@ -6,14 +6,21 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, TypeVar, get_args, get_origin
 
-from agentrail.core.protocol.actions import ACTIONS, SHORT_CIRCUITS, Action, ActionType, Continue
-from agentrail.core.protocol.hooks import Hook, HookEvent, RequestDone
+from agentrail.core.protocol.actions import (
+    ACTIONS,
+    SHORT_CIRCUITS,
+    Action,
+    ActionType,
+    Continue,
+    ReplaceMessages,
+)
+from agentrail.core.protocol.hooks import BeforeRequest, Hook, HookEvent, RequestDone
 from agentrail.core.stack import plugin_changes
 from agentrail.core.stack.plugin import Context, Emission, OnError, Plugin as Port
 from agentrail.core.stack.plugin_state import StateType
 from agentrail.core.values.port_members import offers
 from agentrail.errors import PluginError
-from agentrail.messages import JsonObject
+from agentrail.messages import JsonObject, Text, UserMessage
 from agentrail.otp.guarded_calls import repr_of
 
 S = TypeVar("S")
@@ -202,6 +209,14 @@ def _refuse_async(handler: Callable[..., object]) -> None:
     if inspect.iscoroutinefunction(handler):
         fault = "is async, but a plugin cannot wait: return a Request for async work"
         raise PluginError([f"{handler.__qualname__!r} {fault}"])
+
+
+def append_note(event: BeforeRequest, text: str, state: S) -> Action[S]:
+    """Add a note after the conversation, for this request only, so that the vendor's cache stays valid. An empty text adds none."""
+    if not text:
+        return Continue(state)
+    note = UserMessage(content=(Text(text=text),), origin="note")
+    return ReplaceMessages((*event.messages, note), state)
 
 
 def is_plugin(thing: object) -> bool:

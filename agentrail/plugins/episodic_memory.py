@@ -5,7 +5,7 @@ from typing import Final
 
 import attrs
 
-from agentrail.core.protocol.actions import Action, Continue, KeepMemory, ReplaceMessages, Request, Search
+from agentrail.core.protocol.actions import Action, Continue, KeepMemory, Request, Search
 from agentrail.core.protocol.hooks import (
     AfterTurn,
     BeforePrompt,
@@ -17,7 +17,7 @@ from agentrail.core.protocol.hooks import (
 )
 from agentrail.core.stack.plugin import Context
 from agentrail.messages import AssistantMessage, Message, Text, UserMessage
-from agentrail.plugins.base import Plugin, on
+from agentrail.plugins.base import Plugin, append_note, on
 from agentrail.plugins.episodes import TAG, id_of_episode, show_episodes, text_of_episode
 
 _MOST_FOUND: Final = 100
@@ -92,10 +92,7 @@ class EpisodicMemory(Plugin[Episodes]):
     @on(BeforeRequest)
     def show(self, event: BeforeRequest, state: Episodes, ctx: Context) -> Action[Episodes]:
         """Append them after the conversation, for this request only: they change with each prompt."""
-        if not state.shown:
-            return Continue(state)
-        note = UserMessage(content=(Text(text=state.shown),), origin="note")
-        return ReplaceMessages((*event.messages, note), state)
+        return append_note(event, state.shown, state)
 
     @on(AfterTurn)
     def keep(self, event: AfterTurn, state: Episodes, ctx: Context) -> Action[Episodes]:

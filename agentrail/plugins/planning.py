@@ -4,12 +4,11 @@ from typing import Final
 
 import attrs
 
-from agentrail.core.protocol.actions import Action, Continue, Intervene, ReplaceMessages
+from agentrail.core.protocol.actions import Action, Continue, Intervene
 from agentrail.core.protocol.hooks import AfterResponse, BeforePrompt, BeforeRequest
 from agentrail.core.stack.plugin import Context
 from agentrail.events import Plan, PlanStep, read_steps
-from agentrail.messages import Text, UserMessage
-from agentrail.plugins.base import Plugin, on
+from agentrail.plugins.base import Plugin, append_note, on
 from agentrail.plugins.plan_steps import followed, news_of, refused_moves, show_plan
 
 DIRECTIVE: Final = (
@@ -82,10 +81,8 @@ class Planning(Plugin[Planned]):
     @on(BeforeRequest)
     def show(self, event: BeforeRequest, state: Planned, ctx: Context) -> Action[Planned]:
         """Append the plan after the conversation, for this request only, so that earlier content stays cached."""
-        if not state.shows_plan or Plan(steps=state.plan).current_step is None:
-            return Continue(state)
-        note = UserMessage(content=(Text(text=show_plan(state.plan, state.refused)),), origin="note")
-        return ReplaceMessages((*event.messages, note), state)
+        is_shown = state.shows_plan and Plan(steps=state.plan).current_step is not None
+        return append_note(event, show_plan(state.plan, state.refused) if is_shown else "", state)
 
     @on(AfterResponse)
     def follow(self, event: AfterResponse, state: Planned, ctx: Context) -> Action[Planned]:

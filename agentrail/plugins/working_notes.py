@@ -5,7 +5,7 @@ from typing import Final
 
 import attrs
 
-from agentrail.core.protocol.actions import Action, Continue, ReadNotes, ReplaceMessages, Request
+from agentrail.core.protocol.actions import Action, Continue, ReadNotes, Request
 from agentrail.core.protocol.hooks import (
     AfterTool,
     BeforeCompact,
@@ -17,8 +17,7 @@ from agentrail.core.protocol.hooks import (
 )
 from agentrail.core.stack.plugin import Context
 from agentrail.core.values.notes_markdown import NoteTopic, age_of
-from agentrail.messages import Text, UserMessage
-from agentrail.plugins.base import Plugin, on
+from agentrail.plugins.base import Plugin, append_note, on
 
 MAX_SHOWN_TOPICS: Final = 50
 """Of more topics, the most recently written are shown."""
@@ -77,10 +76,7 @@ class WorkingNotes(Plugin[NotesShown]):
     @on(BeforeRequest)
     def show(self, event: BeforeRequest, state: NotesShown, ctx: Context) -> Action[NotesShown]:
         """Append the index after the conversation, for this request only."""
-        if not state.topics:
-            return Continue(state)
-        note = UserMessage(content=(Text(text=show_index(state.topics, ctx.now_ms)),), origin="note")
-        return ReplaceMessages((*event.messages, note), state)
+        return append_note(event, show_index(state.topics, ctx.now_ms) if state.topics else "", state)
 
 
 def show_index(topics: Sequence[NoteTopic], now_ms: int) -> str:
