@@ -314,6 +314,12 @@ def _aim_of_response(call: RouteCall) -> CallAim:
 
 
 _PATH: Final = "/v1/responses/{response}"
+_of_one: Final = partial(
+    openai_route,
+    aim=_aim_of_response,
+    replies={200: OpenAiObject},
+    refusals=f"{ON_SESSION} request_unknown",
+)
 
 OPENAI_RESPONSE_ROUTES: Final = (
     openai_route(
@@ -330,45 +336,34 @@ OPENAI_RESPONSE_ROUTES: Final = (
         refusals=f"{MESSAGE} {DECIDING} {BRANCHING} {CHAT_REFUSALS}",
         asks_plugins=True,
     ),
-    openai_route(
+    _of_one(
         "GET",
         _PATH,
         _get,
-        aim=_aim_of_response,
         does="shows a response, or streams the rest of it",
         is_stream=True,
         query=("stream", "starting_after"),
         frames="ResponseStreamEvent",
-        replies={200: OpenAiObject},
-        refusals=f"{ON_SESSION} request_unknown",
     ),
-    openai_route(
+    _of_one(
         "DELETE",
         _PATH,
         _delete,
-        aim=_aim_of_response,
         does="deletes a response that is all of its conversation",
-        replies={200: OpenAiObject},
         refusals=f"{ON_SESSION} request_unknown request_not_alone still_needed",
     ),
-    openai_route(
+    _of_one(
         "POST",
         f"{_PATH}/cancel",
         _cancel,
-        aim=_aim_of_response,
         does="stops a response",
         operation="cancel",
         body=CancelResponseBody,
-        replies={200: OpenAiObject},
-        refusals=f"{ON_SESSION} request_unknown",
     ),
-    openai_route(
+    _of_one(
         "GET",
         f"{_PATH}/input_items",
         _list_input,
-        aim=_aim_of_response,
         does="shows the input of a response",
-        replies={200: OpenAiObject},
-        refusals=f"{ON_SESSION} request_unknown",
     ),
 )
