@@ -34,7 +34,6 @@ class NodeProcess:
     """One process, which is a node.
 
     Attributes:
-        number: Its number, from 1.
         arguments: Arguments of the command `agentrail`.
     """
 

@@ -13,7 +13,6 @@ class RingFrame(NamedTuple):
     """A frame of a ring.
 
     Attributes:
-        data: Its bytes.
         seq: Number to resume after for a reader that has it. None leaves the number unchanged.
     """
 

@@ -49,7 +49,6 @@ class NodeOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """The body of a request.
 
     Attributes:
-        scope: Scope of the session.
         session_id: The session, empty for a drain.
         to: Target of a move, or None for the living node with the lowest load.
         within: Seconds that a move waits for calls, or a drain for turn boundaries.
@@ -67,7 +66,6 @@ class NodeAnswer(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         node: Target of a move.
         code: Code of the error, empty if there is none.
-        message: Its message.
         faults: Faults of an `OptionError`, or what an `Unrevivable` session lacks.
     """
 
@@ -173,14 +171,7 @@ async def _read(receive: AsgiReceive) -> bytes | None:
 
 @frozen
 class NodeClient:
-    """Calls other nodes, see `OtherNodes`.
-
-    Attributes:
-        secret: Secret of the store.
-        sender: Id of this node.
-        connections: Pool of connections.
-        store_now_ms: Returns the time on the store's clock.
-    """
+    """Calls other nodes, see `OtherNodes`."""
 
     secret: bytes
     sender: str

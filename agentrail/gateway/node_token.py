@@ -99,14 +99,7 @@ def _sent_ms(call: NodeCall) -> int:
 
 
 def encode_node_call(secret: bytes, call: NodeCall, method: str, target: bytes) -> str:
-    """Return the token of a request.
-
-    Args:
-        secret: Secret of the store.
-        call: The facts to sign.
-        method: Its method.
-        target: Its path with the query, as bytes of the request line.
-    """
+    """Return the token of a request. `target` is its path with the query, as bytes of the request line."""
     told = base64.urlsafe_b64encode(msgspec.json.encode(call)).decode()
     return f"{told}.{_mac(secret, told, method, target)}"
 

@@ -76,7 +76,6 @@ class EditorSession:
     """A session that an editor has open.
 
     Attributes:
-        send: Sends a frame.
         ask: Called with each new question or approval, and its call.
         shown: Number of the last event that was shown.
         words: Questions for an editor without forms, oldest first. Each prompt answers one.

@@ -28,7 +28,6 @@ class LineStream:
 
     Attributes:
         is_lost: Whether the client no longer reads. Nothing more is sent then.
-        has_ended: Whether its input has ended.
     """
 
     def __init__(self, source: int, target: int, *, max_bytes: int = MAX_LINE_BYTES) -> None:
