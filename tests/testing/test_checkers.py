@@ -898,6 +898,19 @@ def test_a_prompt_that_does_not_end_is_found():
     assert judged(Liveness, log.lines) == []
 
 
+def test_a_child_that_a_takeover_gives_up_owes_no_end_and_no_result():
+    """Seen in `office` and `tree`: a node died twice, and the parent's call had another outcome by then."""
+    log, _ = paying()
+    log.take("n1")
+    log.give_up()
+    log.calm()
+    assert judged(Liveness, log.lines) == []
+    assert judged(Ledgers, log.lines) == []
+    kept = number_of(log.lines, StoreCall, -1)
+    said = [*judged(Liveness, log.lines[:kept] + log.lines[kept + 1 :])]
+    assert "s: not ended: p1 for 100 calm seconds" in said
+
+
 def test_a_life_that_is_cut_off_owes_nothing():
     """Open work is no fault if the calm end is shorter than its time limit."""
     log, _ = paying()

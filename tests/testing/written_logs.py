@@ -8,13 +8,14 @@ from attrs import evolve
 
 from agentrail.abc.store import Append, Opening, StoredSession, Taken
 from agentrail.core.journal.record import Tail, sealed, taken_draft
-from agentrail.core.journal.recorder import Recorder, opened_draft
+from agentrail.core.journal.recorder import Recorder, closed_draft, opened_draft
 from agentrail.core.protocol.effects import Publish
 from agentrail.core.protocol.signals import Recovered, Signal
 from agentrail.core.session import machine
 from agentrail.core.session.state import SessionState
 from agentrail.core.wire.normalize import settled
 from agentrail.messages import SessionId
+from agentrail.runtime.session_resume import GIVEN_UP
 from agentrail.runtime.store_summary import stored_standing
 from agentrail.testing.simulation.facts import Calm, SessionStep, StoreCall
 from agentrail.testing.simulation.gods_eye import Checker
@@ -116,6 +117,13 @@ class WrittenLog:
         )
         arguments = {"scope": "", "root": self.session, "node": place, "cause": "lease_over"}
         self.store("take", answer=Taken(sessions=(stored,)), **arguments)
+
+    def give_up(self) -> None:
+        """Write that the new owner closes the session, because its parent no longer waits for it."""
+        self._records = self._sealed([closed_draft(GIVEN_UP, at_ms=1, events=self.state.data.seq)])
+        records, self._records = self._records, ()
+        standing = msgspec.structs.replace(stored_standing(self.state), is_working=False, has_ended=True)
+        self.store("append", batch=(Append(records=records, standing=standing),), answer=(None,))
 
     def recover(self) -> None:
         """Write the first step of a new owner."""

@@ -166,7 +166,7 @@ class Ledgers(Checker):
             if (
                 (session, entry.call_id) not in self._results
                 and journal is not None
-                and not journal.is_working
+                and not (journal.is_working or journal.is_given_up)
             ):
                 yield f"{session}: {entry.tool} acted for {entry.call_id}, which has no result"
 
@@ -559,10 +559,12 @@ class Liveness(Checker):
         for session, journal in self.eye.journals.items():
             if journal.is_working and not self.eye.is_owned(session):
                 self._due["without owner, but with work:", session, ""] = journal.changed_at
+        may_stay_open = {one for one, is_suspended in self._suspended.items() if is_suspended}
+        may_stay_open |= {one for one, journal in self.eye.journals.items() if journal.is_given_up}
         for (what, session, name), since in self._due.items():
-            waits_for_people = what == "not ended:" and self._suspended.get(session, False)
+            is_excused = session in self.eye.lost or (what == "not ended:" and session in may_stay_open)
             seconds = self.eye.now - max(since, self.eye.calm_at)
-            if seconds > PATIENCE_SECONDS and not waits_for_people and session not in self.eye.lost:
+            if seconds > PATIENCE_SECONDS and not is_excused:
                 yield f"{session}: {what} {name} for {seconds:.0f} calm seconds".replace("  ", " ")
 
 

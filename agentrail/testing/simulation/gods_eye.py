@@ -8,7 +8,9 @@ from typing import Any, Final, TypeAlias
 from attrs import define
 
 from agentrail.abc.store import StoredSession, Taken
-from agentrail.core.journal.record import Record
+from agentrail.core.journal.record import CLOSED, Record
+from agentrail.core.journal.recorder import closed_draft
+from agentrail.runtime.session_resume import GIVEN_UP
 from agentrail.testing.simulation.facts import WORLD_LEASE_SECONDS, Calm, NodeChange, SessionStep, StoreCall
 from agentrail.testing.simulation.log import LineKind, LogLine
 
@@ -17,6 +19,8 @@ LineKey: TypeAlias = tuple[str, str]
 
 GONE: Final = frozenset({"killed", "left", "failed"})
 """Changes after which a node no longer lives."""
+
+_GIVEN_UP: Final = closed_draft(GIVEN_UP, at_ms=0, events=0).body
 
 STALE_SECONDS: Final = 4 * WORLD_LEASE_SECONDS
 """Time in which each node that keeps its sessions has learned of a step of the store's clock."""
@@ -38,6 +42,8 @@ class JournalView:
     taken_at: float = 0.0
     changed_at: float = 0.0
     is_working: bool = False
+    is_given_up: bool = False
+    """Whether a takeover closed it because its parent no longer waits for it. What was open in it stays open."""
 
 
 class GodsEye:
@@ -243,6 +249,7 @@ class GodsEye:
             if record.seq != journal.seq + 1:
                 self.fault = f"the store accepts record {record.seq} directly after record {journal.seq}"
             journal.seq, journal.events = record.seq, record.events
+            journal.is_given_up = record.kind == CLOSED and record.body == _GIVEN_UP
             self.records.append(record)
         self.blobs = {**self.blobs, **blobs}
         waiting = self._waiting.get((session, place), [])
