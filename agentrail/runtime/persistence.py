@@ -80,7 +80,7 @@ class _Unheard:
     def refused(self, error: AgentrailError) -> None:
         """Do nothing: another owner has it."""
 
-    def kept_waiting(self, error: StoreUnavailable) -> None: ...
+    def kept_waiting(self) -> None: ...
 
     def standing(self) -> Standing:
         return Standing(has_ended=True)

@@ -587,9 +587,8 @@ class SessionJournal:
         self.outbox.clear()
         self._tell()
 
-    def kept_waiting(self, error: StoreUnavailable) -> None:
+    def kept_waiting(self) -> None:
         """Called when the store is unavailable for now. Waiting callers get the error, and decided effects continue."""
-        del error
         self._settle()
         self._give_callers_up()
         if self._changed is not None:

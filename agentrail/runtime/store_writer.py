@@ -42,6 +42,7 @@ from agentrail.core.protocol.request import EffectId
 from agentrail.core.session.state import SessionState
 from agentrail.errors import AgentrailError, Fenced, StoreUnavailable
 from agentrail.events import TERMINAL
+from agentrail.logs import Logger
 from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.exits import keep
 from agentrail.otp.guarded_calls import call_guarded
@@ -50,6 +51,8 @@ from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, log_crash
 
 T = TypeVar("T")
 
+LOGGER: Final = Logger("agentrail.runtime")
+NO_ANSWER: Final = "it does not answer"
 MAX_BATCH: Final = 512
 """Maximum number of sessions committed together."""
 
@@ -70,7 +73,7 @@ class WriterClient(Protocol):
     def refused(self, error: AgentrailError) -> None:
         """Called when no more of its records will be accepted."""
 
-    def kept_waiting(self, error: StoreUnavailable) -> None: ...
+    def kept_waiting(self) -> None: ...
 
     def standing(self) -> Standing: ...
 
@@ -143,8 +146,7 @@ class Writer:
         self._repeat_at = -math.inf
         self._under_way: tuple[WriterJob, ...] = ()
         self._since: float | None = None
-        self._trouble = ""
-        self._unavailable: StoreUnavailable | None = None
+        self._trouble = NO_ANSWER
         self._has_work = trio.Event()
         self._due_at = math.inf  # when the records in the queue must be written
         self._parked = trio.CancelScope()
@@ -212,7 +214,7 @@ class Writer:
         return cast("Taken", await self._value_of(_Call(partial(_take_alone, self.store, wanted), wanted)))
 
     async def _value_of(self, call: _Call) -> Any:
-        if self._unavailable is not None:
+        if not self.is_available:
             await trio.lowlevel.checkpoint()
             raise self.unavailable_error()
         self._calls.append(call)
@@ -260,15 +262,15 @@ class Writer:
 
     @property
     def is_available(self) -> bool:
-        return self._unavailable is None
+        return self._is_back.is_set()
 
     def unavailable_error(self) -> StoreUnavailable:
         return StoreUnavailable(
-            f"the store has not taken a record for {self.patience_seconds:g} s ({self._trouble or 'it does not answer'}): nothing is acknowledged until it does, but work can still be stopped. Try again later, with the same client_id"
+            f"the store has not taken a record for {self.patience_seconds:g} s ({self._trouble}): nothing is acknowledged until it does, but work can still be stopped. Try again later, with the same client_id"
         )
 
     async def wait_available(self) -> None:
-        while self._unavailable is not None:
+        while not self.is_available:
             await self._is_back.wait()
 
     async def wait_empty(self) -> None:
@@ -335,10 +337,8 @@ class Writer:
     def _done(self) -> None:
         self._under_way = ()
         self._since = None
-        self._trouble = ""
-        if self._unavailable is not None:
-            self._unavailable = None
-            self._is_back.set()
+        self._trouble = NO_ANSWER
+        self._is_back.set()
 
     # --- the driving task
 
@@ -416,7 +416,7 @@ class Writer:
         # A failed call is not retried. Without records, nothing would notice that the store is back, so the next call tries it.
         failed = any(isinstance(call.error, StoreUnavailable) for call in calls)
         is_away = failed and bool(self._jobs or self._again)
-        if self._unavailable is not None and not is_away:
+        if not self.is_available and not is_away:
             self._done()
         for call in calls:
             call.done.set()
@@ -430,7 +430,7 @@ class Writer:
     async def _watch_patience(self) -> None:
         while True:
             since = self._since
-            if since is None or self._unavailable is not None:
+            if since is None or not self.is_available:
                 self._began = trio.Event()
                 await (self._began if since is None else self._is_back).wait()
                 continue
@@ -439,10 +439,11 @@ class Writer:
                 self._give_in()
 
     def _give_in(self) -> None:
-        error = self._unavailable = self.unavailable_error()
+        told = "the store has not taken a record for %g s (%s): sessions wait until it does, and can be stopped"
+        LOGGER.warning(told, self.patience_seconds, self._trouble)
         self._is_back = trio.Event()
         for job in (*self._under_way, *self._again, *self._jobs.values()):
-            job.of.kept_waiting(error)
+            job.of.kept_waiting()
 
 
 def _make_calls(store: Store, calls: Sequence[_Call]) -> None:

@@ -31,7 +31,7 @@ class Heard:
     def refused(self, error):
         self.errors.append(error)
 
-    def kept_waiting(self, error):
+    def kept_waiting(self):
         self.waits += 1
 
     def standing(self):
@@ -111,8 +111,8 @@ async def running():
 
 
 @on_virtual_time
-async def test_it_tries_again_ever_slower_and_says_when_its_patience_is_over(running):
-    """From 0.02 to 0.5 s; who waits is told once, after five; and it goes on by itself when the store is back."""
+async def test_it_tries_again_ever_slower_and_says_when_its_patience_is_over(running, caplog):
+    """From 0.02 to 0.5 s; who waits is told once, after five, as is the log; and it goes on by itself when the store is back."""
     times = []
 
     class Away(FakeStore):
@@ -129,11 +129,14 @@ async def test_it_tries_again_ever_slower_and_says_when_its_patience_is_over(run
     began = trio.current_time()
     await trio.sleep(4.9)
     assert writer.is_available
-    assert session.waits == 0
+    assert session.waits == len(caplog.messages) == 0
     await trio.sleep(0.2)
     assert not writer.is_available
     assert session.waits == 1
     assert "has not taken a record for 5 s (away)" in str(writer.unavailable_error())
+    assert caplog.messages == [
+        "the store has not taken a record for 5 s (away): sessions wait until it does, and can be stopped"
+    ]
     with pytest.raises(StoreUnavailable):
         await writer.call(lambda: None)
     writer.put(late, [record(1, "s-2")])
@@ -144,6 +147,7 @@ async def test_it_tries_again_ever_slower_and_says_when_its_patience_is_over(run
     pauses = [later - sooner for sooner, later in itertools.pairwise(times)]
     assert pauses[0] == pytest.approx(0.02)
     assert max(pauses) == pytest.approx(0.5)
+    assert len(caplog.messages) == 1
 
 
 @on_virtual_time
