@@ -563,6 +563,10 @@ def _line_of(document: KnowledgeDocument) -> str:
     return f"{document.state}  {printable(document.path)}  {more}{tags}{about}"
 
 
+def _reader_text(user: str) -> str:
+    return f"user {user!r}" if user else "a user without a name"
+
+
 @app.command(
     name="list",
     help="List the documents of a knowledge base with their status and tags; without a name, list the bases.",
@@ -596,7 +600,7 @@ def list_documents(
             what = (
                 f"there is no knowledge base {name!r}, or it has no documents{' there, or none with all of these tags' if is_narrow else ''}"
                 if name
-                else f"there is no knowledge base that user {user!r} may read"
+                else f"there is no knowledge base that {_reader_text(user)} may read"
             )
             write_error(f"{what}.")
         return Exit.DONE
@@ -635,9 +639,7 @@ def search_documents(  # noqa: PLR0913 - one for each flag
                 f"{one.id}  {printable(one.source)}{trail}\n    {printable(' '.join(one.text.split())[:200])}"
             )
         if not found:
-            write_error(
-                f"no document readable by {f'user {user!r}' if user else 'a user without a name'} matches."
-            )
+            write_error(f"no document readable by {_reader_text(user)} matches.")
         return Exit.DONE
 
 

@@ -134,6 +134,7 @@ def test_a_base_is_read_by_nobody_until_somebody_is_named_and_documents_are_remo
     kb.add("handbook", "docs/a.md")
     nothing = "agentrail: there is no knowledge base that user 'ada' may read.\n"
     assert kb.list(user="ada") == (Exit.DONE, "", nothing)
+    assert kb.list() == (Exit.DONE, "", nothing.replace("user 'ada'", "a user without a name"))
     kb.add("handbook", "docs/a.md", reader=("*",))
     assert kb.list(user="ada")[:2] == (Exit.DONE, "handbook  1 document, 1 passage, read by all\n")
     unknown = "agentrail: there is no knowledge base 'nothing', or it has no documents.\n"
