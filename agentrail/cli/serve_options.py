@@ -41,7 +41,10 @@ class ServeFlags:
         allowed_host: Additional names that callers may use for the server.
         allowed_origin: Origins of pages that may call it.
         protocol: Names of the protocols to speak, without an application of one's own.
+        certfile: For TLS.
+        keyfile: For TLS.
         data_dir: Where sessions are stored, without an application of one's own.
+        demo: Whether to serve the built-in demo.
         metrics: An address for metrics alone, without a token.
         store: Name of the store, without an application of one's own. Nodes share a `postgres://` database.
         durability: Whether requests to models may leave before their record.

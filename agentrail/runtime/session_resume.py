@@ -76,7 +76,7 @@ MakeRoot = Callable[[SessionState, Ports, Sequence[Event]], SessionCell]
 
 LOGGER = Logger("agentrail.runtime")
 
-GIVEN_UP = "the parent session no longer waits for it"
+NOT_AWAITED = "the parent session no longer waits for it"
 """Why a takeover closes a child session. Its open work stays open."""
 
 _ENDED = "it has ended and cannot continue"
@@ -326,7 +326,7 @@ class SessionResumption:
 
     def _close(self, revived: Revived) -> None:
         config = revived.state.data.config
-        draft = closed_draft(GIVEN_UP, at_ms=now_ms(), events=revived.state.data.seq)
+        draft = closed_draft(NOT_AWAITED, at_ms=now_ms(), events=revived.state.data.seq)
         records, _ = sealed((draft,), revived.tail, scope=config.scope, session=config.session_id)
         self._keeping.close_journal(records)
 

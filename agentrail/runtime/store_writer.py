@@ -439,7 +439,9 @@ class Writer:
                 self._give_in()
 
     def _give_in(self) -> None:
-        told = "the store has not taken a record for %g s (%s): sessions wait until it does, and can be stopped"
+        told = (
+            "the store has not taken a record for %g s (%s): sessions wait until it does, and can be stopped"
+        )
         LOGGER.warning(told, self.patience_seconds, self._trouble)
         self._is_back = trio.Event()
         for job in (*self._under_way, *self._again, *self._jobs.values()):

@@ -15,7 +15,7 @@ from agentrail.core.session import machine
 from agentrail.core.session.state import SessionState
 from agentrail.core.wire.normalize import settled
 from agentrail.messages import SessionId
-from agentrail.runtime.session_resume import GIVEN_UP
+from agentrail.runtime.session_resume import NOT_AWAITED
 from agentrail.runtime.store_summary import stored_standing
 from agentrail.testing.simulation.facts import Calm, SessionStep, StoreCall
 from agentrail.testing.simulation.gods_eye import Checker
@@ -120,7 +120,7 @@ class WrittenLog:
 
     def give_up(self) -> None:
         """Write that the new owner closes the session, because its parent no longer waits for it."""
-        self._records = self._sealed([closed_draft(GIVEN_UP, at_ms=1, events=self.state.data.seq)])
+        self._records = self._sealed([closed_draft(NOT_AWAITED, at_ms=1, events=self.state.data.seq)])
         records, self._records = self._records, ()
         standing = msgspec.structs.replace(stored_standing(self.state), is_working=False, has_ended=True)
         self.store("append", batch=(Append(records=records, standing=standing),), answer=(None,))

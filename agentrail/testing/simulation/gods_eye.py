@@ -10,7 +10,7 @@ from attrs import define
 from agentrail.abc.store import StoredSession, Taken
 from agentrail.core.journal.record import CLOSED, Record
 from agentrail.core.journal.recorder import closed_draft
-from agentrail.runtime.session_resume import GIVEN_UP
+from agentrail.runtime.session_resume import NOT_AWAITED
 from agentrail.testing.simulation.facts import WORLD_LEASE_SECONDS, Calm, NodeChange, SessionStep, StoreCall
 from agentrail.testing.simulation.log import LineKind, LogLine
 
@@ -20,7 +20,7 @@ LineKey: TypeAlias = tuple[str, str]
 GONE: Final = frozenset({"killed", "left", "failed"})
 """Changes after which a node no longer lives."""
 
-_GIVEN_UP: Final = closed_draft(GIVEN_UP, at_ms=0, events=0).body
+_NOT_AWAITED: Final = closed_draft(NOT_AWAITED, at_ms=0, events=0).body
 
 STALE_SECONDS: Final = 4 * WORLD_LEASE_SECONDS
 """Time in which each node that keeps its sessions has learned of a step of the store's clock."""
@@ -249,7 +249,7 @@ class GodsEye:
             if record.seq != journal.seq + 1:
                 self.fault = f"the store accepts record {record.seq} directly after record {journal.seq}"
             journal.seq, journal.events = record.seq, record.events
-            journal.is_given_up = record.kind == CLOSED and record.body == _GIVEN_UP
+            journal.is_given_up = record.kind == CLOSED and record.body == _NOT_AWAITED
             self.records.append(record)
         self.blobs = {**self.blobs, **blobs}
         waiting = self._waiting.get((session, place), [])
