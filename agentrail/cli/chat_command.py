@@ -19,6 +19,7 @@ from agentrail.cli.log_output import send_logs_to_stderr
 from agentrail.cli.run_options import ApproveOption, Choices
 from agentrail.cli.stdio import OutputClosed, OutputFailed, write_error
 from agentrail.cli.storage_options import KeptIn, directory_of, keeping_from
+from agentrail.cli.text_output import end_without_output
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.gc_settings import many_sessions, no_looks, short_looks
 
@@ -151,10 +152,8 @@ async def serve_chat(order: ChatOrder) -> Exit:
         ends = trio.open_signal_receiver(*stop_signals())
         with trio.open_signal_receiver(signal.SIGINT) as signals, ends as gone:
             code = await _serve(order, signals, gone)
-    except* OutputFailed as failed:
-        write_error(f"{failed.exceptions[0]}.")
-    except* OutputClosed:
-        code = Exit.FAILED  # the reader of the output is gone
+    except* (OutputFailed, OutputClosed) as failed:
+        code = end_without_output(first_error(failed))
     except* AgentrailError as failed:
         write_error(describe_error(first_error(failed)))
     return code

@@ -3,12 +3,14 @@
 import enum
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
 from agentrail.cli.stdio import end_sentence
 from agentrail.errors import AgentrailError, ErrorInfo, RemoteRefused
 from agentrail.errors.advice import WHAT_TO_DO
 from agentrail.events import AbortSettled, AgentEnd, AgentError, Event
+
+E = TypeVar("E", bound=BaseException)
 
 
 class Exit(enum.IntEnum):
@@ -71,7 +73,7 @@ def describe_error(error: AgentrailError) -> str:
     return end_sentence(f"{said}. {WHAT_TO_DO}{advice.rstrip('.')}." if advice else f"{said}.")
 
 
-def first_error(group: BaseExceptionGroup[AgentrailError]) -> AgentrailError:
+def first_error(group: BaseExceptionGroup[E]) -> E:
     """Return the first error of a group, at any depth. A group's own message does not help users."""
     first = group.exceptions[0]
     return first_error(first) if isinstance(first, BaseExceptionGroup) else first

@@ -124,6 +124,18 @@ async def test_a_reader_that_has_read_enough_ends_the_run_quietly_and_a_full_dis
         assert "Traceback" not in err
 
 
+async def test_a_chat_whose_output_cannot_be_written_names_the_reason():
+    """The failed write is in a group of a nursery within another. The message of a group helps no user."""
+    full, (lines, typed) = os.open("/dev/full", os.O_WRONLY), os.pipe()
+    os.write(typed, b"hello\n")
+    os.close(typed)
+    async with open_process("chat", "--model", "demo:fast", stdin=lines, stdout=full) as process:
+        os.close(full)
+        assert await process.wait() == 1
+        err = await read_all(process.stderr)
+        assert err.endswith("\nagentrail: the output cannot be written: No space left on device.\n")
+
+
 async def test_a_help_fits_a_width_that_its_library_cannot_use():
     """Some terminals and CI systems set COLUMNS to 0; at 1, wrapping the options did not end."""
     with trio.fail_after(60):
