@@ -11,11 +11,11 @@ from agentrail import outside
 from agentrail.abc import Sandbox
 from agentrail.abc.store import Store, StoredSession
 from agentrail.cli.exit_codes import Exit
-from agentrail.cli.sessions_command import SessionArgument
 from agentrail.cli.stdio import write_all
 from agentrail.cli.storage_options import store_arguments
 from agentrail.cli.store_access import (
     USUAL_PLACE,
+    SessionArgument,
     StorePlace,
     find_one,
     in_scope,

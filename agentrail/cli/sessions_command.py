@@ -38,6 +38,7 @@ from agentrail.cli.store_access import (
     USUAL_PLACE,
     JsonLines,
     Owners,
+    SessionArgument,
     StorePlace,
     all_sessions,
     find_one,
@@ -238,8 +239,6 @@ app.command(
     name="import",
     help="Read a session back that `sessions export` wrote. A file that was changed is refused, and the first changed record named.",
 )
-
-SessionArgument = Annotated[str, Parameter(help="The id of the session, as `sessions list` shows it.")]
 
 
 @app.command(name="list", help="List the stored sessions: running, waiting for you, or interrupted.")

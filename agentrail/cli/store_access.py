@@ -69,6 +69,7 @@ _OVERWRITE_TRIES: Final = 10
 _PAUSE_SECONDS: Final = 0.5
 """Attempts to overwrite while another process reads the store, and the delay between them in seconds."""
 
+SessionArgument = Annotated[str, Parameter(help="The id of the session, as `sessions list` shows it.")]
 JsonLines = Annotated[bool, Parameter(name="--json", help="Print one JSON object per line.")]
 
 
