@@ -129,6 +129,7 @@ class Heard:
     def __init__(self) -> None:
         self.durable: list[int] = []
         self.refusals: list[AgentrailError] = []
+        self.writer: Writer | None = None
 
     def written(self, up_to: int) -> None:
         """Remember."""
@@ -139,7 +140,9 @@ class Heard:
         self.refusals.append(error)
 
     def kept_waiting(self) -> None:
-        """Do nothing: its records are kept, and written later."""
+        """Look at what callers are told now."""
+        assert self.writer is not None
+        assert "has not taken a record for 5 s" in str(self.writer.unavailable_error())
 
     def standing(self) -> Standing:
         """Stand."""
@@ -167,6 +170,7 @@ async def play(outages: list[Outage], requests: list[Request]) -> None:
     """Do all of it, and look at the end."""
     store, session = Away(outages), Heard()
     writer = Writer(store, patience_seconds=PATIENCE_SECONDS, outside=store)  # type: ignore[arg-type]  # it is as much of a store as is asked for
+    session.writer = writer
     was_done: list[int] = []
 
     async def call(number: int, request: Request) -> None:

@@ -37,6 +37,7 @@ from agentrail.outside import installed
 from agentrail.runtime import session_actor
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.interpreter import Interpreter
+from agentrail.runtime.session_resume import NOT_AWAITED
 from agentrail.testing.clock import FakeClock
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.plugins import PuppetPlugin, read_rule
@@ -899,16 +900,17 @@ def test_a_prompt_that_does_not_end_is_found():
 
 
 def test_a_child_that_a_takeover_gives_up_owes_no_end_and_no_result():
-    """Seen in `office` and `tree`: a node died twice, and the parent's call had another outcome by then."""
-    log, _ = paying()
-    log.take("n1")
-    log.give_up()
-    log.calm()
-    assert judged(Liveness, log.lines) == []
-    assert judged(Ledgers, log.lines) == []
-    kept = number_of(log.lines, StoreCall, -1)
-    said = [*judged(Liveness, log.lines[:kept] + log.lines[kept + 1 :])]
-    assert "s: not ended: p1 for 100 calm seconds" in said
+    """Seen in `office` and `tree`: a node died twice, and the parent's call had another outcome by then. Any other end owes both."""
+    for reason, unfinished, unanswered in (
+        (NOT_AWAITED, [], []),
+        ("stopped", ["s: not ended: p1 for 100 calm seconds"], ["s: pay acted for c1, which has no result"]),
+    ):
+        log, _ = paying()
+        log.take("n1")
+        log.close(reason)
+        log.calm()
+        assert judged(Liveness, log.lines) == unfinished
+        assert judged(Ledgers, log.lines) == unanswered
 
 
 def test_a_life_that_is_cut_off_owes_nothing():

@@ -15,7 +15,6 @@ from agentrail.core.session import machine
 from agentrail.core.session.state import SessionState
 from agentrail.core.wire.normalize import settled
 from agentrail.messages import SessionId
-from agentrail.runtime.session_resume import NOT_AWAITED
 from agentrail.runtime.store_summary import stored_standing
 from agentrail.testing.simulation.facts import Calm, SessionStep, StoreCall
 from agentrail.testing.simulation.gods_eye import Checker
@@ -118,10 +117,9 @@ class WrittenLog:
         arguments = {"scope": "", "root": self.session, "node": place, "cause": "lease_over"}
         self.store("take", answer=Taken(sessions=(stored,)), **arguments)
 
-    def give_up(self) -> None:
-        """Write that the new owner closes the session, because its parent no longer waits for it."""
-        self._records = self._sealed([closed_draft(NOT_AWAITED, at_ms=1, events=self.state.data.seq)])
-        records, self._records = self._records, ()
+    def close(self, reason: str) -> None:
+        """Write that the owner closes the session without a step."""
+        records = self._sealed([closed_draft(reason, at_ms=1, events=self.state.data.seq)])
         standing = msgspec.structs.replace(stored_standing(self.state), is_working=False, has_ended=True)
         self.store("append", batch=(Append(records=records, standing=standing),), answer=(None,))
 
