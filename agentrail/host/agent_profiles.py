@@ -98,6 +98,9 @@ class AgentProfile:
         expose: What MCP clients are offered: the `agent` as a tool, its own `tools`, both or nothing.
         resources: Resources for MCP clients: URIs, or templates such as `docs://{name}`, and for each the name of the
             profile's tool that reads it. The tool gets the variables, and its gates apply.
+
+    Raises:
+        OptionError: The operator's move: every fault of this profile.
     """
 
     id: str

@@ -177,6 +177,9 @@ class HandledResponse:
         body: A JSON object.
         status: One of 200, 201, 202, 400, 401, 402, 403, 404, 409, 422, 429, 500, 503.
         headers: `retry-after`, `www-authenticate` and `x-…`.
+
+    Raises:
+        OptionError: The plugin author's move: every fault at once.
     """
 
     body: Mapping[
@@ -276,6 +279,9 @@ class AttachmentText:
 
     Attributes:
         context_text: Text placed before the message. None for no text.
+
+    Raises:
+        OptionError: The plugin author's move: the text is of another type.
     """
 
     context_text: str | None = None
@@ -350,6 +356,9 @@ class Allow:
 
     Attributes:
         input: Replacement arguments, a JSON object. None to keep the current ones. Later plugins judge the replacement.
+
+    Raises:
+        OptionError: The plugin author's move: the input is not a JSON object.
     """
 
     input: Mapping[str, Any] | None = None
@@ -373,6 +382,9 @@ class Deny:
 
     Attributes:
         reason: Text for the model.
+
+    Raises:
+        OptionError: The plugin author's move: the reason is empty or of another type.
     """
 
     reason: str

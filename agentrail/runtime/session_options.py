@@ -192,6 +192,9 @@ class SessionOptions:
             it. None: all of the supervisor's. Children have the tools that their parent has when they start.
         agents: Agents that can work for the session, in addition to the general agent, which has the session's
             equipment.
+
+    Raises:
+        OptionError: Your move: every fault, with the option, the given value and the expected one.
     """
 
     model: str | Provider
