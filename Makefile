@@ -39,12 +39,6 @@ COVER_PURE := $(addprefix --cov=agentrail.,frozen otp core plugins typed config 
 PURE_FLOOR := 100
 FLOOR := 85
 
-# What ruff lacks or has in preview only, and what Trio code gets wrong: yields in scopes, swallowed cancellations,
-# await in `finally` without a shield, control flow out of a nursery. RUF029: `async` that never waits.
-TRIO_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC113,ASYNC119,ASYNC121,ASYNC122
-# Each of them is about one of these words. To read a file takes flake8-async a quarter of a second, whatever is in it.
-TRIO_WORDS := \b(yield|finally|BaseException|Cancelled|__aenter__|open_nursery|CancelScope)\b|except:|(fail|move_on)_(after|at)\(
-
 .PHONY: help run demo test property nightly check floors pure-floor bench bench-quick bench-peers soak soak-gateway soak-large soak-readers crash crash-nodes simulate nginx lint lint-js pictures vendor-console lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news lint-prose lint-repository lint-commits hooks docs docs-check docs-site docs-serve coverage slow-tests tests-and-properties coverage-of-spec mutants planted ast-mutants compiled-test compiled-build test-minimum test-pythons examples release longest install litellm peers peers-all clients console-tools clean soak-console
 .DEFAULT_GOAL := help
 
@@ -153,11 +147,10 @@ lint: $(DEV)  ## style, types (ours, and as users see them), layers, what a seed
 lint-doors: $(DEV)
 	$(BIN)/python -m scripts.doors
 
+# RUF029, in preview only: `async` that never waits.
 lint-trio: $(DEV)
 	$(BIN)/ruff check --preview --select RUF029 agentrail
-	files=$$(grep -rlE '$(TRIO_WORDS)' --include='*.py' agentrail | xargs grep -lE 'async|trio|except:|BaseException') \
-	&& $(BIN)/flake8-async --enable=$(TRIO_RULES) $$(grep -l 'noqa: .*ASYNC' $$files) \
-	&& $(BIN)/flake8-async --enable=$(TRIO_RULES) --disable-noqa $$(grep -L 'noqa: .*ASYNC' $$files)  # twice as fast where none is needed
+	$(BIN)/python -m scripts.trio_habits
 
 lint-types: $(DEV)  ## types alone, quicker at the second time
 	$(BIN)/mypy
