@@ -17,6 +17,7 @@ from agentrail.actors.actor_handle import (
 )
 from agentrail.actors.actor_types import Start, worker
 from agentrail.actors.address import Address, Lookup, is_open
+from agentrail.actors.carried_work import carry_through
 from agentrail.actors.monitor import link, monitor, monitor_started
 from agentrail.actors.reply_slots import down
 from agentrail.actors.supervisor_loop import Core, SupervisorCell
@@ -171,10 +172,13 @@ class TaskHandle:
             cell = cell_of(self.handle)
             cell.is_laddered = True  # the time limit is set here, and the kill comes from here
             cell.ask(SHUTDOWN)
-        with trio.move_on_after(float("inf") if timeout_seconds is None else timeout_seconds):
-            await self.handle.wait()
-        if self.handle.exit_reason is None:
+
+        async def stop_in_time() -> None:
+            with trio.move_on_after(float("inf") if timeout_seconds is None else timeout_seconds):
+                await self.handle.wait()
             self.handle.kill()
+
+        await carry_through(stop_in_time)
         reason = await self.handle.wait()
         return self._task.value if self._task.has_value else reason
 

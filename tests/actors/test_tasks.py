@@ -61,6 +61,26 @@ async def test_shutdown_of_a_task_at_work(stage):
 
 
 @on_virtual_time
+async def test_a_shutdown_whose_caller_is_cancelled(stage):
+    """The stop goes on, and the task is still killed after the timeout: its clean-up has no other limit."""
+
+    async def slow():
+        try:
+            await trio.sleep_forever()
+        finally:
+            with cleanup_scope():
+                await trio.sleep(1_000)
+
+    async with pool(stage) as tasks:
+        task = await tasks.start_task(slow)
+        began_at = trio.current_time()
+        with trio.move_on_after(1):
+            await task.shutdown(timeout_seconds=2.0)
+        assert await task.handle.wait() == Killed()
+        assert trio.current_time() == began_at + 2.0
+
+
+@on_virtual_time
 async def test_results_that_do_not_come(stage):
     """Of one that was given up each further call raises `CallTimeout` at once; of a crash `ActorDown` with the reason."""
 
