@@ -112,7 +112,6 @@ class CycleStream:
 
         Cancellation: Once the message has been sent, the cycle continues, or is aborted if `on_leave` is `abort`.
         """
-        await trio.lowlevel.checkpoint_if_cancelled()
         await self._cell.awake()
         # Kept for a later read of the reply: the session may hibernate by then.
         self._config = self._cell.state.data.config

@@ -6,9 +6,12 @@ from functools import partial
 from typing import Any, Literal, cast
 
 import msgspec
+import trio
 
 from agentrail.abc import Provider, Tool, ToolListing
+from agentrail.actors.carried_work import carry_through
 from agentrail.core.protocol.signals import (
+    Asked,
     ChangeModel,
     ChangeTools,
     ToolSourceReported,
@@ -54,8 +57,12 @@ class ChangingHandle(AskingHandle):
             opts_changed=choice.opts_changed,
             described=_describe_for(self._cell, choice.name),
         )
-        self._cell.add_model(choice)
-        await self._ask(signal)
+
+        def send(signal: Asked) -> None:
+            self._cell.send(signal)
+            self._cell.add_model(choice)  # before the session reads the signal, but not if it takes none
+
+        await self._cell.pending_calls.ask(signal, send)
         self._cell.forget_models(choice.name)
 
     async def attach_tools(self, *tools: Tool) -> ToolsReceipt:
@@ -143,16 +150,14 @@ class ChangingHandle(AskingHandle):
             OptionError: Your move: a name is not text.
             SessionDown: The session has ended.
 
-        Cancellation: The update remains in effect. Returns when it has been recorded.
+        Cancellation: Always a checkpoint for cancellation. After that, the update takes effect in all these sessions.
         """
         refuse(fault_of_text("plugin", plugin), not_json(options, "options"))
         signal = UpdatePluginOpts(
             at_ms=now_ms(), signal_id=self._cell.pending_calls.mint(), plugin=plugin, options=options
         )
-        await self._ask(signal)
-        rules = narrowing_of(self._cell.visible.data.stack, plugin, options)
-        if rules is not None:
-            await change_below(self._cell, partial(_narrow, plugin=plugin, rules=rules))
+        await trio.lowlevel.checkpoint_if_cancelled()
+        await carry_through(partial(_update_everywhere, self._cell, signal))
 
     async def attach_plugin(self, plugin: PluginEntry) -> None:
         """Add a plugin to the stack, between two cycles. It is called after the other plugins of its priority.
@@ -168,7 +173,7 @@ class ChangingHandle(AskingHandle):
 
         Cancellation: The change remains in effect. Waits for the end of the running cycle.
         """
-        await self._change_plugins("attach", entry=plugin)
+        await _change_plugins(self._cell, "attach", entry=plugin)
 
     async def detach_plugin(self, name: str) -> None:
         """Remove a plugin and its state from the stack, between two cycles.
@@ -182,7 +187,7 @@ class ChangingHandle(AskingHandle):
         Cancellation: The change remains in effect. Waits for the end of the running cycle.
         """
         refuse(fault_of_text("name", name))
-        await self._change_plugins("detach", name=name)
+        await _change_plugins(self._cell, "detach", name=name)
 
     async def reload_plugin(self, plugin: PluginEntry) -> None:
         """Replace the code of the plugin of the same name, between two cycles. Its state is migrated.
@@ -200,21 +205,7 @@ class ChangingHandle(AskingHandle):
 
         Cancellation: The change remains in effect. Waits for the end of the running cycle.
         """
-        await self._change_plugins("reload", entry=plugin)
-
-    async def _change_plugins(
-        self,
-        change: Literal["attach", "detach", "reload"],
-        *,
-        name: str = "",
-        entry: PluginEntry | None = None,
-    ) -> None:
-        self._cell.pending_calls.refuse_self(f"{change}_plugin")
-        await self._cell.awake()
-        with self._cell.changing_plugins(change, name, entry) as signal:
-            if signal.entry is not None and _is_stored(self._cell):
-                refuse(fault_of_origin(signal.entry))
-            await self._ask(signal)
+        await _change_plugins(self._cell, "reload", entry=plugin)
 
     async def _change_tools(
         self,
@@ -245,12 +236,40 @@ class ChangingHandle(AskingHandle):
             self._cell.forget_tools()
 
 
+async def _change_plugins(
+    cell: SessionCell,
+    change: Literal["attach", "detach", "reload"],
+    *,
+    name: str = "",
+    entry: PluginEntry | None = None,
+) -> None:
+    cell.pending_calls.refuse_self(f"{change}_plugin")
+
+    async def send() -> None:
+        await cell.awake()
+        with cell.changing_plugins(change, name, entry) as signal:
+            if signal.entry is not None and _is_stored(cell):
+                refuse(fault_of_origin(signal.entry))
+            await cell.pending_calls.ask(signal, cell.send)
+
+    await trio.lowlevel.checkpoint_if_cancelled()
+    await carry_through(send)
+
+
+async def _update_everywhere(cell: SessionCell, signal: UpdatePluginOpts) -> None:
+    """Update the options of a session's plugin. Rules that narrow reach all sessions below, which could make a call that they forbid."""
+    await cell.pending_calls.ask(signal, cell.send)
+    rules = narrowing_of(cell.visible.data.stack, signal.plugin, signal.options)
+    if rules is not None:
+        await change_below(cell, partial(_narrow, plugin=signal.plugin, rules=rules))
+
+
 async def _narrow(cell: SessionCell, plugin: str, rules: JsonObject) -> bool:
     signal = UpdatePluginOpts(
         at_ms=now_ms(), signal_id=cell.pending_calls.mint(), plugin=plugin, options=rules, narrows=True
     )
     with suppress(PluginError):  # a session without such a plugin is not guarded by it
-        await AskingHandle(cell)._ask(signal)  # noqa: SLF001 - the base of this module's handle
+        await cell.pending_calls.ask(signal, cell.send)
     return True
 
 

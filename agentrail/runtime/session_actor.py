@@ -38,7 +38,6 @@ from agentrail.errors import (
     AgentrailError,
     CodecError,
     ErrorInfo,
-    Fenced,
     JournalBehind,
     SessionDown,
     SessionRested,
@@ -211,9 +210,10 @@ class SleepingCell(HeldCode):
     async def awake(self) -> None:
         """Wake the session if it is hibernated, and wait for its state. The state stays until the caller's next checkpoint.
 
-        Cancellation: A checkpoint only if it has to wait. The wake-up continues.
+        Cancellation: Always a checkpoint for cancellation, a full one only if it has to wait. The wake-up continues.
         """
         need_trio(self.pending_calls.run)
+        await trio.lowlevel.checkpoint_if_cancelled()
         sleep = self.sleep
         while sleep is not None and sleep.stage is not SleepStage.AWAKE:
             if self.ending is not None:
@@ -588,24 +588,15 @@ class SessionCell(SleepingCell):
         request.answered = trio.Event()
         self.mailbox.put_control(request)
 
-        async def follow(scope: trio.CancelScope) -> None:
+        # Without a task of its own: a nursery would raise a group of exceptions in the caller.
+        with trio.CancelScope() as scope, self.pending_calls.waiting(scope.cancel) as call:
             await request.answered.wait()
-            try:
-                await journal.wait_durable(request.seq)
-                if request.seq:
-                    await request.told.wait()
-            except (Fenced, StoreUnavailable) as error:
-                request.error = error
-            scope.cancel(reason="its outcome is known")
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(follow, nursery.cancel_scope)
-            await self.wait_down()
-            nursery.cancel_scope.cancel(reason="the session has ended")
-        if request.error is not None:
-            raise request.error
-        if self.ending is not None:
-            raise SessionDown(self.ports.session_id, self.ending)
+            await journal.wait_durable(request.seq)
+            if request.seq:
+                await request.told.wait()
+        error = request.error or call.error
+        if error is not None:
+            raise error
         return request.seq > 0
 
     @property

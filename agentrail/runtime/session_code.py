@@ -4,8 +4,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Literal, cast
 
-import trio
-
 from agentrail.abc import Tool
 from agentrail.core.protocol.signals import ChangePlugins, SignalId
 from agentrail.core.session.state import SessionState
@@ -47,7 +45,7 @@ class HeldCode:
     def changing_plugins(
         self, change: Literal["attach", "detach", "reload"], name: str, entry: PluginEntry | None
     ) -> Iterator[ChangePlugins]:
-        """Return the signal of a change, and hold its code until it is answered. Signals hold no code."""
+        """Return the signal of a change, and hold its code until it is answered. Signals hold no code. The block must not be cancelled."""
         watch = self.state.data.stack.ask
         signal_id = self.pending_calls.mint()
         record = None
@@ -59,12 +57,8 @@ class HeldCode:
                 self._coming = (*self._coming, signal_id)
         try:
             yield ChangePlugins(at_ms=now_ms(), signal_id=signal_id, change=change, name=name, entry=record)
-        except trio.Cancelled:  # only the answer is lost: the change is applied, and needs its code
-            raise
-        except BaseException:
+        finally:
             self._forget_plugins(signal_id)
-            raise
-        self._forget_plugins(signal_id)
 
     def _forget_plugins(self, answered: SignalId) -> None:
         watch = self.state.data.stack.ask

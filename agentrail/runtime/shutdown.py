@@ -103,7 +103,6 @@ async def rest_session(cell: SessionCell, within: float) -> Rested:
         message = f"session {path[-1]!r} is a sub-agent of {path[-2]!r}: stop its root, {path[0]!r}"
         raise OptionError([message])
     cell.pending_calls.refuse_self("rest")
-    await trio.lowlevel.checkpoint_if_cancelled()
     return await _leave(cell, within)
 
 
