@@ -417,12 +417,10 @@ class Registry:
             LOGGER.error("starting the holder of the key %r failed", key, exception=print_exception(error))
         finally:
             is_gone_again = self._activating.pop(key, False)
-        if has_failed or not (is_gone_again or self._is_held_or_coming(key)):
+        is_there = not self._closed and (self.lookup(key) or self._coming(key)) is not None
+        if has_failed or not (is_gone_again or is_there):
             address.give_up()
         self._look(key)  # messages handed back by a passivated actor start it again
-
-    def _is_held_or_coming(self, key: Hashable) -> bool:
-        return not self._closed and (self.lookup(key) is not None or self._coming(key) is not None)
 
     def _forget(self, key: Hashable, waiter: object) -> None:
         waiters = self._waiters.get(key, {})

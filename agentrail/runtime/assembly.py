@@ -355,7 +355,9 @@ def assemble(
     config = _config_of(session_id, options, (model, provider), providers, working_dir)
     agents = _agents_of(options, listing, dependencies, (providers, provider_opts), stack)
     keep_plugins(agents, watch)
-    config = _with_agents(_with_host(config, dependencies.host), options, agents)
+    if dependencies.host is not NO_HOST:
+        config = msgspec.structs.replace(config, host_hooks=_hooks_of(dependencies.host))
+    config = _with_agents(config, options, agents)
     workspace = _workspace_of(options, working_dir, dependencies)
     for one in providers.values():
         withheld.learn_from(one)
@@ -482,10 +484,6 @@ def _workspace_of(options: SessionOptions, working_dir: str, dependencies: Depen
     if isinstance(wanted, str):
         return Workspace(dependencies.make_sandbox, wanted, working_dir, given=None)
     return Workspace(dependencies.make_sandbox, "local", working_dir, given=wanted)
-
-
-def _with_host(config: SessionConfig, host: HostHooks) -> SessionConfig:
-    return config if host is NO_HOST else msgspec.structs.replace(config, host_hooks=_hooks_of(host))
 
 
 def _with_agents(

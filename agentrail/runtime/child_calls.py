@@ -14,7 +14,6 @@ from agentrail.abc import Error, Ok, Provider, Tool, ToolOutcome
 from agentrail.core.protocol.effects import ResumeChild
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import ChildPublished, ChildStarted, Signal
-from agentrail.core.session.agent_records import AgentSpec
 from agentrail.core.session.approval_rules import rule_below
 from agentrail.core.session.child_sessions import sources_said_by
 from agentrail.core.session.machine import new_session
@@ -191,7 +190,9 @@ def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: s
         prompt_mode="task" if data.config.prompt_mode == "full" else data.config.prompt_mode,
         gathers_context=False,  # minimal context, like its system prompt
         wake_on_background_end=False,  # the parent pays for each of its cycles and starts them
-        agents=data.config.agents if data.ledger is None else _without_wake(data.config.agents),
+        agents=data.config.agents
+        if data.ledger is None
+        else tuple([msgspec.structs.replace(one, wake=False) for one in data.config.agents]),
         rules=frozenset(rule_below(one, data.tools) for one in data.rules),
         response_format=agent.result,  # not the session's own, which belongs to the session's caller
         user_data=handles_in(agent.data_below(ports.user_data)),
@@ -217,10 +218,6 @@ def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: s
         parent_trace=trace_of_child(data, session_id),
     )
     return SessionCell(state, own_ports)
-
-
-def _without_wake(agents: tuple[AgentSpec, ...]) -> tuple[AgentSpec, ...]:
-    return tuple([msgspec.structs.replace(one, wake=False) for one in agents])
 
 
 def _tools_of(

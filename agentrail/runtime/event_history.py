@@ -93,7 +93,8 @@ def page_of_events(
             break
         events, begins = read(low, high)
         kept_from = max(kept_from, begins)
-        wanted = [one for one in events if _is_wanted(one, asked.kinds, undone)]
+        of_kind = [one for one in events if asked.kinds is None or type(one) in asked.kinds]
+        wanted = [one for one in of_kind if counts(number_of(one), undone)]
         found = [*found, *wanted] if is_forth else [*wanted, *found]
         looked_at += high - low + 1
         edge = max(high, min(kept_from - 1, last)) if is_forth else max(low, min(kept_from, edge))
@@ -105,10 +106,6 @@ def page_of_events(
     low, high = (start + 1, edge) if is_forth else (edge, start - 1)
     more = high < last if is_forth else low > kept_from
     return PageOfEvents(events=tuple(found), first=low, last=high, more=more, kept_from=kept_from)
-
-
-def _is_wanted(event: Event, kinds: frozenset[type[Event]] | None, undone: Sequence[NumberRange]) -> bool:
-    return (kinds is None or type(event) in kinds) and counts(number_of(event), undone)
 
 
 def read_kept(kept: Sequence[Event], last: int, low: int, high: int) -> tuple[Sequence[Event], int]:

@@ -28,7 +28,7 @@ from agentrail.events import (
     PromptReceived,
 )
 from agentrail.otp.guarded_calls import is_plain_function, repr_of
-from agentrail.runtime.event_subscription import Subscription, Terms
+from agentrail.runtime.event_subscription import Terms
 from agentrail.runtime.pending_calls import PendingCall
 from agentrail.runtime.people_waits import begins_to_wait, waiting_error
 from agentrail.runtime.session_actor import SessionCell
@@ -63,9 +63,11 @@ def decide_wait(what: object) -> MeantEvent:
 
 
 @contextmanager
-def bounded(cell: SessionCell, events: Subscription) -> Iterator[PendingCall]:
-    with cell.pending_calls.waiting(events.end) as call:
-        _refuse_if_held_up(cell, call)
+def bounded(cell: SessionCell, end: Callable[[], None]) -> Iterator[PendingCall]:
+    with cell.pending_calls.waiting(end) as call:
+        journal = cell.journal
+        if journal is not None and journal.is_held_up:
+            call.settle(None, journal.writer.unavailable_error())
         yield call
 
 
@@ -78,15 +80,8 @@ def told_of_outages(session: AskingHandle, tell: Callable[[], None]) -> Iterator
         if isinstance(call.error, StoreUnavailable):
             tell()
 
-    with cell.pending_calls.waiting(look) as call:
-        _refuse_if_held_up(cell, call)
+    with bounded(cell, look) as call:
         yield call
-
-
-def _refuse_if_held_up(cell: SessionCell, call: PendingCall) -> None:
-    journal = cell.journal
-    if journal is not None and journal.is_held_up:
-        call.settle(None, journal.writer.unavailable_error())
 
 
 class EventWait:
@@ -106,7 +101,7 @@ class EventWait:
             raise EventMissed(self._said("there has been no cycle yet"))
         terms = Terms(kinds=None, deltas=True, buffer=_BUFFER, is_own=True)
         async with cell.subscribe(terms, after=after) as events:
-            with bounded(cell, events) as call:
+            with bounded(cell, events.end) as call:
                 async for event in events:
                     if self._meant.is_meant(event):
                         return event

@@ -12,7 +12,7 @@ from agentrail.core.journal.file_changes import FilesBehind
 from agentrail.core.journal.fold import asked_by
 from agentrail.core.session.fork import config_of_fork, forked_state
 from agentrail.core.session.state import SessionConfig, SessionState
-from agentrail.core.stack.loaded_stack import Ask, PluginStates
+from agentrail.core.stack.loaded_stack import PluginStates
 from agentrail.core.stack.plugin_code import part_entry
 from agentrail.errors import OptionError, SessionRefused, Unrevivable
 from agentrail.messages import SessionId
@@ -132,7 +132,8 @@ class Forks:
             workspace.take(own)
         watch = fresh.state.data.stack.ask
         assert isinstance(watch, PluginWatch)  # noqa: S101 - created by `assemble`
-        finder = _finder_for(cell, options, watch)
+        plugins = [*(part_entry(entry, watch)[0] for entry in options.plugins), *cell.plugins]
+        finder = PluginFinder({plugin.name: plugin for plugin in plugins})
         watch.find_others(finder)
         quiet = watch.quiet()
         at_ms = now_ms()
@@ -170,11 +171,6 @@ def _options_of_fork(
         raise OptionError([fault])
     as_before = {one.name: getattr(known, one.name) for one in attrs.fields(SessionOptions)}
     return make_options({**as_before, **given, "messages": (), "session_id": session_id})
-
-
-def _finder_for(cell: SessionCell, options: SessionOptions, ask: Ask) -> PluginFinder:
-    given = [part_entry(entry, ask)[0] for entry in options.plugins]
-    return PluginFinder({plugin.name: plugin for plugin in (*given, *cell.plugins)})
 
 
 def _state_of_fork(

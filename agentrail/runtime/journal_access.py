@@ -145,7 +145,7 @@ class LookingBackHandle(AskingHandle):
         branching.make_ready(cell, then)
         request = RewindRequest(number=number, then=then, at_ms=at_ms)
         await self._go_back(request)
-        calls = await branching.look_back(cell, partial(_calls_behind, number, request.seq))
+        calls = await branching.look_back(cell, lambda journal: journal.calls_behind(number, request.seq))
         restored = await branching.restore_files(cell, number, force=force) if files else None
         return Rewound(number=number, calls=calls, files=restored)
 
@@ -186,10 +186,6 @@ def _to_go_back_to(
 ) -> tuple[int, Any]:
     number = journal.number_of(to, turn)
     return number, state_to_go_back_to(journal, number, now, at_ms)
-
-
-def _calls_behind(number: int, up_to: int, journal: Journal) -> Any:
-    return tuple([one for one in journal.calls_behind(number) if one.number <= up_to])
 
 
 def state_to_go_back_to(journal: Journal, number: int, now: SessionState, at_ms: int) -> SessionState:

@@ -196,10 +196,11 @@ class Journal:
     def _events_behind(self, number: int) -> int:
         return record_at(self.store, self.stored, number).events
 
-    def calls_behind(self, number: int) -> tuple[CallBehind, ...]:
+    def calls_behind(self, number: int, up_to: int | None = None) -> tuple[CallBehind, ...]:
         stored = self.stored
+        last = stored.tail.seq if up_to is None else up_to
         start, tail = self._state_behind(number), tail_of((record_at(self.store, stored, number),))
-        records = read_after(self.store, stored.scope, stored.session, number, stored.tail.seq)
+        records = read_after(self.store, stored.scope, stored.session, number, last)
         return calls_behind(walk(start, records, tail=tail, sources=self._sources()))
 
     def files_behind(self, number: int) -> FilesBehind:

@@ -372,7 +372,9 @@ class SessionJournal:
         if self.refusal is not None:
             drafts = ()
         elif stepped.after.ended and not stepped.before.ended:
-            drafts = (*drafts, self._closed(stepped.after, drafts))
+            data = stepped.after.data
+            at_ms = drafts[-1].at_ms if drafts else data.started_at_ms
+            drafts = (*drafts, closed_draft(data.stopping or "ended", at_ms=at_ms, events=data.seq))
         note = self.files.taken(signal)
         is_sent = self._may_send(stepped)
         is_urgent = not (self._is_grouped and note is None and may_wait(stepped.effects, is_sent=is_sent))
@@ -414,10 +416,6 @@ class SessionJournal:
             and self._may_begin()
             and self.outbox.may_be_overtaken(stepped.effects)
         )
-
-    def _closed(self, after: SessionState, drafts: tuple[Draft, ...]) -> Draft:
-        at_ms = drafts[-1].at_ms if drafts else after.data.started_at_ms
-        return closed_draft(after.data.stopping or "ended", at_ms=at_ms, events=after.data.seq)
 
     def _record(
         self, drafts: Sequence[Draft], beside: Mapping[str, bytes] = _NOTHING, *, is_urgent: bool = True

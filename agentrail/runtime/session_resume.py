@@ -312,28 +312,23 @@ class SessionResumption:
             )
             self._keeping.keep(cell, revived.tail, first=first, snapshot=revived.snapshot, gone_tools=gone)
             if revived.set_aside:
-                _tell_set_aside(config.session_id, revived)
+                plugins = ", ".join(f"{name!r} ({count})" for name, count in revived.set_aside)
+                said = "session %s: executed calls follow its journal; overridden verdicts: %s"
+                LOGGER.info(said, config.session_id, plugins)
             if revived.drift is not None:
                 _note_drift(cell, revived.drift, revived.begun)
             wanted |= _wanted_below(cell, first)
-            place = workspace if is_root else self._place_of(own)
+            # The root owns and closes the sandbox, so the workspace of a child is never opened.
+            make = self._dependencies.make_sandbox
+            place = workspace if is_root else Workspace(make, "local", own.working_dir)
             ready.append(ReadySession(cell=cell, workspace=place, options=options))
         return ready[::-1]
-
-    def _place_of(self, ports: Ports) -> Workspace:
-        # The root owns and closes the sandbox, so this workspace is never opened.
-        return Workspace(self._dependencies.make_sandbox, "local", ports.working_dir)
 
     def _close(self, revived: Revived) -> None:
         config = revived.state.data.config
         draft = closed_draft(NOT_AWAITED, at_ms=now_ms(), events=revived.state.data.seq)
         records, _ = sealed((draft,), revived.tail, scope=config.scope, session=config.session_id)
         self._keeping.close_journal(records)
-
-
-def _tell_set_aside(session_id: SessionId, revived: Revived) -> None:
-    plugins = ", ".join(f"{name!r} ({count})" for name, count in revived.set_aside)
-    LOGGER.info("session %s: executed calls follow its journal; overridden verdicts: %s", session_id, plugins)
 
 
 def _note_drift(cell: SessionCell, drift: Drift, begun: tuple[EffectId, ...]) -> None:

@@ -629,7 +629,9 @@ class Outbox:
                 at_once.append(effect)
                 continue
             elif type(effect) in _BEGINS:
-                self._note_begun(step, _begins(effect))
+                effect_id = _begins(effect)
+                step.begun.append(effect_id)
+                self._by_id.setdefault(effect_id, []).append((step, len(held)))
             held.append(effect)
         if held or is_recorded:
             self._steps.append(step)
@@ -681,10 +683,6 @@ class Outbox:
         self.ephemeral_bytes = 0
 
     # --- lookup
-
-    def _note_begun(self, step: HeldStep, effect_id: EffectId) -> None:
-        step.begun.append(effect_id)
-        self._by_id.setdefault(effect_id, []).append((step, len(step.effects)))
 
     def _take_out(self, stop: Effect) -> Iterator[Effect]:
         for effect_id in _stopped_by(stop):
