@@ -161,7 +161,7 @@ def test_a_class_that_refuses_what_the_codec_reads_is_the_fault_of_its_plugin():
     )
     fault = loses(Checked(), int | Checked)
     assert fault.startswith(words)
-    with pytest.raises(PluginError, match=re.escape(f"plugin 'Limits': init made a {words}")):
+    with pytest.raises(PluginError, match=re.escape(f"plugin 'Limits': init: {words}")):
         load_stack([Says("Limits", init=Checked, state_type=int | Checked)])
     stack, states = load_stack([Limits])
     update = decide_update(stack, "Limits", {}, states, CTX)

@@ -118,9 +118,9 @@ def test_a_state_that_cannot_be_stored_refuses_the_start():
         (float("nan"), "state is nan, which JSON cannot represent"),
     ):
         keeps = p.plugin(init=lambda first=first: first, name="keeps")(SAYINGS[p.Continue])
-        with pytest.raises(PluginError, match=re.escape(f"plugin 'keeps': init made a {words}")):
+        with pytest.raises(PluginError, match=re.escape(f"plugin 'keeps': init: {words}")):
             load_stack([keeps])
-    with pytest.raises(PluginError, match="plugin 'lies': init made a state of type str, expected int"):
+    with pytest.raises(PluginError, match="plugin 'lies': init: state of type str, expected int"):
         load_stack([Says("lies", init=lambda: "no number")])
 
 

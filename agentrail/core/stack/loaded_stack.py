@@ -170,7 +170,7 @@ def load_plugin(entry: PluginEntry, *, ask: Ask = call_handler) -> tuple[Member,
     member = _member(plugin, frozen_json(options), state)
     fault = fault_of_state(member, state) or loses(state, member.state_type)
     if fault is not None:
-        raise PluginError([f"plugin {plugin.name!r}: init made a {fault}"])
+        raise PluginError([f"plugin {plugin.name!r}: init: {fault}"])
     return member, state
 
 
