@@ -1,7 +1,7 @@
 """Permission rules that users made in a session and its descendants: list and revoke. Also the details of a pending approval."""
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -10,6 +10,7 @@ from typing import Final, Generic, Literal, TypeAlias, TypeVar
 from attrs import frozen
 
 from agentrail.abc import Tool
+from agentrail.actors.carried_work import carry_through
 from agentrail.core.protocol.signals import RevokeRule
 from agentrail.core.session.approval_details import (
     ApprovalForm,
@@ -52,9 +53,7 @@ class RulingHandle(AskingHandle):
         await self._look()
         _check_tool(self._cell, tool)
         rule = Rule(tool=tool, family=None, breaks=True)
-        set_it = partial(_change, rule=rule, to="set")
-        await set_it(self._cell)
-        await change_below(self._cell, set_it)
+        await carry_through(partial(_everywhere, self._cell, partial(_change, rule=rule, to="set")))
 
     async def _do_unbreak(self, tool: str) -> None:
         if not await self._end(partial(_breakpoints_at, tool)):
@@ -64,8 +63,7 @@ class RulingHandle(AskingHandle):
     async def _end(self, find: FindRules) -> bool:
         """End rules in this session and in those below it. Return whether one of them had one."""
         await self._look()
-        is_ended = await _end_in(self._cell, find)
-        return await change_below(self._cell, partial(_end_in, find=find)) or is_ended
+        return await carry_through(partial(_everywhere, self._cell, partial(_end_in, find=find)))
 
 
 RulingT = TypeVar("RulingT", bound=RulingHandle)
@@ -146,6 +144,11 @@ def _tools_of(cell: SessionCell) -> tuple[str, ...]:
     data = cell.state.data
     agents = [one.tools.names for one in data.config.agents if one.tools is not None]
     return (*data.tools.names, *chain.from_iterable(agents))
+
+
+async def _everywhere(cell: SessionCell, change: Callable[[SessionCell], Awaitable[bool]]) -> bool:
+    is_changed = await change(cell)
+    return await change_below(cell, change) or is_changed
 
 
 async def _end_in(cell: SessionCell, find: FindRules) -> bool:

@@ -264,7 +264,7 @@ class SessionCalls:
             SessionDown: The session has ended.
             StoreUnavailable: The store does not accept records for now. The rule stays in force.
 
-        Cancellation: Sessions that have revoked the rule keep it revoked. Sessions below may still have it.
+        Cancellation: Once the look at the rules is over, all these sessions revoke the rule.
         """
         await self._call(operations.REVOKE_RULE, rule_id=rule_id)
 
@@ -281,7 +281,7 @@ class SessionCalls:
             OptionError: Your move: no session of the tree has the tool. The message has the nearest name.
             SessionDown: The session has ended.
 
-        Cancellation: Sessions that have the breakpoint keep it. Sessions below may lack it.
+        Cancellation: As with `revoke_rule`.
         """
         await self._call(operations.BREAK_ON, tool=tool)
 

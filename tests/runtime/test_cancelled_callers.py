@@ -12,6 +12,7 @@ from agentrail import Agent, plugins as p
 from agentrail.core.journal.record import REWOUND
 from agentrail.errors import JournalBehind, MailboxFull
 from agentrail.events import ModelSwitched
+from agentrail.messages import UserMessage
 from agentrail.outside import installed
 from agentrail.plugins import Permissions
 from agentrail.runtime.session_actor import MAILBOX_CAPACITY
@@ -84,6 +85,39 @@ async def test_a_rule_reaches_the_sessions_below_or_none(kept):
             await session.agents.wait()
             await session.ask("pay now")
             assert [one["by"] for one in pay.calls] in ([], ["agent", "root"])
+
+
+@pytest.mark.parametrize("kept", [False, True])
+@on_virtual_time
+async def test_a_breakpoint_is_set_and_ended_everywhere_or_nowhere(kept):
+    """The session and its background agent both have it, or neither of them, whenever the caller is cancelled."""
+    async with open_over(MemoryStore() if kept else None) as supervisor:
+        pay = RecordingTool(name="pay")
+        model = FunctionModel(
+            lambda request: (
+                calls(("spawn_agent", {"agent": "scout", "task": "idle"}))
+                if isinstance(request.messages[-1], UserMessage)
+                and not (request.system or "").startswith("You look")
+                else says("ok")
+            )
+        )
+        session = await supervisor.start_session(
+            model=model, tools=[pay], agents=[SCOUT], plugins=[(Permissions, {"allow": ["*"]})]
+        )
+        await session.ask("spawn")
+        await session.agents.wait()
+        for change, undo in ((session.break_on, session.unbreak), (session.unbreak, session.break_on)):
+            if change == session.unbreak:
+                await session.break_on("pay")
+            before, step, is_struck = len(await session.rules()), 0, True
+            while is_struck:
+                step += 1
+                assert step < MAX_STEPS
+                is_struck = await struck_at(step, partial(change, "pay"))
+                after = len(await session.rules())
+                assert {before, after} <= {0, 2}
+                if after != before:
+                    await undo("pay")
 
 
 # --- nothing is prepared for a message that is not sent
