@@ -259,7 +259,7 @@ async def _opened(  # noqa: PLR0913, PLR0917 - what `open_supervisor` is given
     ):
         resolve, profiles = _find_models(http, environment, known)
         if kept is not None and has_other_nodes(kept):
-            options = evolve(options, state_directory=_data_directory(data_dir, environment) / "nodes")
+            options = evolve(options, state_directory=find_data_directory(environment, data_dir) / "nodes")
         reader = _reader_of(named.telemetry, named.metrics, audit)
         with watch_loop() if "loop" in modes_of(environment.get(DEBUG_VARIABLE, "")) else nullcontext():
             held = open_sessions(
@@ -472,13 +472,9 @@ def make_source(
     """Create the source of an MCP server. Imported here, so that a program without servers loads none of it."""
     opener = import_module("agentrail.sandboxes.server_process")
     made: ToolSource = import_module("agentrail.tools.mcp.source").source_of_server(
-        server, opener.open_server_process, partial(_data_directory, data_dir, environ), owner
+        server, opener.open_server_process, partial(find_data_directory, environ, data_dir), owner
     )
     return made
-
-
-def _data_directory(data_dir: str | os.PathLike[str] | None, environ: Environment) -> Path:
-    return find_data_directory(environ) if data_dir is None else Path(data_dir)
 
 
 def make_provider(

@@ -78,7 +78,7 @@ def _directory_of(
     rest = name.partition(":")[2]
     if rest:
         return expand_home(rest)
-    return (find_data_directory(environ) if data_dir is None else Path(data_dir)) / usual
+    return find_data_directory(environ, data_dir) / usual
 
 
 NOTES_DIRECTORY: Final = "notes"

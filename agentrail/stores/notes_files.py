@@ -15,6 +15,7 @@ from agentrail.abc.recall import MemoryOwner
 from agentrail.core.values.notes_markdown import MAX_NOTES_BYTES, NOTES_FILE
 from agentrail.errors import NotAStore, StoreUnavailable
 from agentrail.private_paths import keep_private
+from agentrail.stores.data_directory import checked_path
 from agentrail.stores.sqlite_files import sync_directory
 
 _MAX_READ: Final = 4 * MAX_NOTES_BYTES
@@ -36,7 +37,7 @@ class NoteFiles:
         Args:
             directory: Directory of the notes. It is created, for its owner only, with the first note.
         """
-        self.directory: Path = Path(directory)
+        self.directory: Path = checked_path("directory", directory)
         keep_private(self.directory)
         self._turn = threading.Lock()
         self._is_closed = False

@@ -42,7 +42,7 @@ from agentrail.errors import (
 from agentrail.messages import SessionId
 from agentrail.private_paths import keep_private
 from agentrail.stores.append_rules import AppendRefusal
-from agentrail.stores.data_directory import no_store_at
+from agentrail.stores.data_directory import checked_path, no_store_at
 from agentrail.stores.sqlite_connections import (
     Connect,
     Connector,
@@ -362,13 +362,6 @@ _PAGE_BYTES: Final = 4096
 _TAKEN_AWAY: Final = "its files were removed or replaced while this process writes them"
 
 
-def _resolved(path: str | os.PathLike[str]) -> Path:
-    try:
-        return Path(path).resolve()
-    except RuntimeError:  # a loop of links
-        return Path(path)
-
-
 class SqliteStore:
     """Journals in a file. See `Store` for the contract of each call."""
 
@@ -404,11 +397,11 @@ class SqliteStore:
             NotAStore: Your move: the file is not a store. It was not changed.
             StoreInUse: Your move: another process writes it.
             StoreTooNew: Your move: a newer agentrail created it. It was not changed.
-            OptionError: Your move: SQLite knows no such file system.
+            OptionError: Your move: not a path, or SQLite knows no such file system.
         """
         check_sqlite(apsw.sqlite_lib_version())
         # One name per file: a link would lead to a second lock, and a second writer.
-        self._path = _resolved(path)
+        self._path = Path(os.path.realpath(checked_path("path", path)))
         keep_private(self._path, *beside(self._path), lock_path(self._path))
         if vfs is not None and vfs not in apsw.vfs_names():
             raise OptionError(
@@ -815,7 +808,7 @@ class SqliteStore:
             StoreUnavailable: The copy cannot be written, or the store cannot be read.
         """
         with self._reading() as connection:
-            return copy_store(self._connector, connection, Path(path))
+            return copy_store(self._connector, connection, checked_path("path", path))
 
     def find(
         self,

@@ -19,7 +19,7 @@ from agentrail.errors import OptionError
 from agentrail.otp.child_specs import is_seconds, is_whole
 from agentrail.otp.guarded_calls import repr_of
 from agentrail.private_paths import keep_private
-from agentrail.stores.data_directory import STORE_FILE, expand_home, find_data_directory
+from agentrail.stores.data_directory import STORE_FILE, checked_path, expand_home, find_data_directory
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite_files import make_data_directory
 from agentrail.stores.store_urls import NAMES, PRIVATE, faults_of_url, is_shared_store, shown_store
@@ -175,7 +175,7 @@ async def opened_store(
         yield MemoryStore()
         return
     # Determined only if needed: a program that names a file may have no home directory.
-    directory = None if data_directory is None else Path(data_directory)
+    directory = None if data_directory is None else checked_path("data_dir", data_directory)
     if directory is None and store == "sqlite:":
         directory = find_data_directory(environ)
     opened = await outside.offload(partial(open_store, store, directory, lease_seconds=lease_seconds))

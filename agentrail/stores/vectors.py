@@ -13,6 +13,7 @@ import apsw
 from attrs import frozen
 
 from agentrail.distribution import install_command
+from agentrail.stores.data_directory import checked_path
 from agentrail.stores.sqlite_connections import DamagedStoreError
 from agentrail.stores.tenant_files import TenantFiles, TenantSchema
 
@@ -142,7 +143,7 @@ class SqliteCollection:
         Raises:
             StoreUnavailable: The installed SQLite is too old to be safe.
         """
-        self._files = TenantFiles(Path(directory), self._SCHEMA)
+        self._files = TenantFiles(checked_path("directory", directory), self._SCHEMA)
         self._vectors = VectorCache()
 
     def __repr__(self) -> str:
