@@ -501,7 +501,8 @@ def make_provider(
             raise ModelNotFound(message)
         return profiles.provider_for(model, provider_opts)
     key_variable, url_variable = VARIABLES[name]
-    found = {"api_key": _key_in(environ, key_variable), "base_url": environ.get(url_variable) or None}
+    key = environ.get(key_variable) or environ.get(SECOND_KEYS.get(key_variable, "")) or None
+    found = {"api_key": key, "base_url": environ.get(url_variable) or None}
     _check_found(
         {option: value for option, value in found.items() if option not in provider_opts},
         {"api_key": key_variable, "base_url": url_variable},
@@ -535,10 +536,6 @@ def _script_of(model: str, scripts: Mapping[str, Provider]) -> Provider:
         )
         raise ModelNotFound(message)
     return scripts[name]
-
-
-def _key_in(environ: Environment, variable: str) -> str | None:
-    return environ.get(variable) or environ.get(SECOND_KEYS.get(variable, "")) or None
 
 
 def _check_found(found: Mapping[str, object], variables: Mapping[str, str]) -> None:

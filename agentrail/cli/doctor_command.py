@@ -80,7 +80,7 @@ _OF_SERVER: Final = "store of [host]"
 
 def look_at_store(environ: Mapping[str, str], data_dir: Path | None = None) -> tuple[Finding, ...]:
     try:
-        directory = find_data_directory(environ) if data_dir is None else data_dir
+        directory = find_data_directory(environ, data_dir)
     except AgentrailError as error:
         return (_no_store(str(error)),)
     path = path_of_store(DEFAULT_STORE, directory)

@@ -206,7 +206,7 @@ def log_out_of_server(
 def _login_file(server: McpServer, data_dir: Path | None) -> LoginFile:
     if server.auth != "oauth":
         raise OptionError([f'{server.name} has no login: set auth = "oauth" in [mcp.{server.name}]'])
-    return login_file_of(server, find_data_directory(os.environ) if data_dir is None else data_dir)
+    return login_file_of(server, find_data_directory(os.environ, data_dir))
 
 
 def _run(

@@ -90,7 +90,7 @@ def store_arguments(store: str | None, data_dir: Path | None) -> str:
 
 
 def directory_of(data_dir: Path | None) -> Path:
-    return find_data_directory(os.environ) if data_dir is None else data_dir
+    return find_data_directory(os.environ, data_dir)
 
 
 def directory_for(store: str, data_dir: Path | None) -> Path | None:

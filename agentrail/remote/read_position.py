@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -84,7 +85,7 @@ class RemoteReading:
         if self.standing not in ("asked", "open"):
             return
         self.standing = "open"
-        snapshot = None if frame.snapshot is UNSET else _drawn_from(bytes(frame.snapshot))
+        snapshot = None if frame.snapshot is UNSET else partial(decode_snapshot, bytes(frame.snapshot))
         if self._lost is not None and snapshot is not None:
             self._take_lost(self._lost, snapshot)
             self._lost = None
@@ -155,7 +156,3 @@ class RemoteReading:
         self.dropped_deltas += len(self._waiting) - len(kept)
         self._waiting = kept
         return len(kept) < self._limit
-
-
-def _drawn_from(text: bytes) -> DrawnSnapshot:
-    return lambda: decode_snapshot(text)

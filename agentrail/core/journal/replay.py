@@ -10,7 +10,6 @@ import msgspec
 
 from agentrail.core.journal.fold import (
     NO_SOURCES,
-    Drift,
     Sources,
     Walked,
     asked_by,
@@ -266,7 +265,11 @@ def _difference_in(step: ReplayStep, snapshot: bytes | None) -> Difference | Non
     drift = drift_of(step.walked)
     if drift is not None:
         return Difference(
-            seq=record.seq, kind=record.kind, what=drift.what, asked=step.asked, diff=_diff_of_drift(drift)
+            seq=record.seq,
+            kind=record.kind,
+            what=drift.what,
+            asked=step.asked,
+            diff=_diff(drift.recorded, drift.folded),
         )
     if snapshot is None:
         return None
@@ -275,10 +278,6 @@ def _difference_in(step: ReplayStep, snapshot: bytes | None) -> Difference | Non
         return None
     diff = _diff_of_json(msgspec.json.decode(snapshot), msgspec.json.decode(state))
     return Difference(seq=record.seq, kind=record.kind, what="state", asked=step.asked, diff=diff)
-
-
-def _diff_of_drift(drift: Drift) -> str:
-    return _diff(drift.recorded, drift.folded)
 
 
 def _diff(one: str, other: str) -> str:

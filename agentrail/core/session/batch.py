@@ -157,10 +157,6 @@ _GONE_WITH_ITS_PROCESS: Final = "[Gone: the session was restarted, which nothing
 _TOO_MANY_DETACHED: Final = f"[Stopped: {MAX_DETACHED} calls go on in the background already, and no more may. Stop one of them first.]"
 
 
-def _has_detached_room(step: StepContext) -> bool:
-    return sum(state.detached for state in step.data.survivors) < MAX_DETACHED
-
-
 def _count_slots(step: StepContext) -> int:
     if not step.data.survivors:  # the usual case, and this runs for each call that ends
         return 0
@@ -330,7 +326,7 @@ def call_detached(step: StepContext, signal: ToolAnsweredEarly) -> Next:
     owner = step.data.open.get(signal.effect_id)
     assert isinstance(owner, OfCall)  # noqa: S101 - `verdict` dropped the signal otherwise
     state = call_results.one_of_batch(step, owner.call_id)
-    if not _has_detached_room(step):
+    if sum(one.detached for one in step.data.survivors) >= MAX_DETACHED:
         killed = ToolKilled(name=state.call.name, call_id=state.call.call_id, reason=_TOO_MANY_DETACHED[1:-1])
         call_results.drain(step, stop_call(step, state, _TOO_MANY_DETACHED, killed))
         return continue_batch(step)
