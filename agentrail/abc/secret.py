@@ -1,10 +1,11 @@
 """A secret that is not printed by accident."""
 
 import hmac
-from typing import NoReturn
+
+from agentrail.otp.unique import Unique
 
 
-class Secret:
+class Secret(Unique):
     """A key or password, shown only by `reveal`.
 
     Printing, formatting and logging show `Secret(…)`. Pickling and JSON encoding fail. Accepted wherever a provider takes a key.
@@ -17,6 +18,8 @@ class Secret:
     """
 
     __slots__ = ("_value",)
+
+    _INSTEAD = "reveal() it where it is sent"
 
     def __init__(self, value: object) -> None:
         """Store a string.
@@ -50,13 +53,3 @@ class Secret:
 
     def __hash__(self) -> int:
         return hash((Secret, self._value))
-
-    def __reduce__(self) -> NoReturn:
-        message = "a secret cannot be pickled: reveal() it where it is sent"
-        raise TypeError(message)
-
-    def __copy__(self) -> "Secret":
-        return self
-
-    def __deepcopy__(self, _memo: object) -> "Secret":
-        return self

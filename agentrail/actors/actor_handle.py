@@ -21,6 +21,7 @@ from agentrail.otp.guarded_calls import call_guarded, repr_of, show
 from agentrail.otp.statem import Call, Cast, Info, RequestFor
 from agentrail.otp.supervision_types import Report, StopSummary, Token
 from agentrail.otp.tracebacks import print_exception
+from agentrail.otp.unique import Unique
 from agentrail.outside import current_run
 
 R = TypeVar("R")
@@ -319,7 +320,7 @@ class ActorCell:
             return handle
 
 
-class ActorHandle:
+class ActorHandle(Unique):
     """One instance (incarnation) of an actor, equal only to itself.
 
     A restarted child has another handle. To reach the current instance, hold an `Address`.

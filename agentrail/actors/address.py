@@ -14,6 +14,7 @@ from agentrail.actors.reply_slots import ReplyTo, down
 from agentrail.errors import CallTimeout, MailboxFull
 from agentrail.otp.statem import Call, Cast, RequestFor
 from agentrail.otp.statem_types import check_bound
+from agentrail.otp.unique import Unique
 
 R = TypeVar("R")
 
@@ -39,7 +40,7 @@ Sent: TypeAlias = Cast | Call
 _NO_RECIPIENT: Final = "no actor is registered, and none is expected"
 
 
-class Address:
+class Address(Unique):
     """Reaches a child or a name across all its instances. Created by `supervisor.address` and `registry.address`."""
 
     __slots__ = ("_find", "_held", "_hold_limit", "_name", "_waiting")

@@ -16,6 +16,7 @@ from agentrail.errors import OptionError
 from agentrail.events import AbortReceipt
 from agentrail.messages import JsonObject
 from agentrail.otp.guarded_calls import repr_of
+from agentrail.otp.unique import Unique
 from agentrail.runtime.arguments import (
     decide_settings,
     fault_of_client_id,
@@ -44,7 +45,7 @@ from agentrail.wire import operations
 R = TypeVar("R")
 
 
-class SessionCalls:
+class SessionCalls(Unique):
     """Calls that are one row of the operations table each."""
 
     __slots__ = ()

@@ -60,6 +60,7 @@ from agentrail.otp.crash_text import describe_bug, describe_crash
 from agentrail.otp.exits import Stuck
 from agentrail.otp.guarded_calls import repr_of
 from agentrail.otp.supervision_types import Report, Started
+from agentrail.otp.unique import Unique
 from agentrail.outside import current
 from agentrail.runtime.arguments import fault_of_text, fault_of_whole, faults_of_key, refuse
 from agentrail.runtime.assembly import Dependencies, assemble, decide_refusal
@@ -146,7 +147,7 @@ DISMISS_WITHIN_SECONDS: Final = 5.0
 _OPTIONS: Final = Options(look=SessionEntry.look)
 
 
-class SessionSupervisor:
+class SessionSupervisor(Unique):
     """Owner of sessions. A crash of one session does not affect the others, and no session outlives its supervisor."""
 
     providers: ProviderProfiles

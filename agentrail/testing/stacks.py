@@ -452,7 +452,9 @@ def stack_machine(  # noqa: PLR0913 - all but the first have defaults that are m
     options = {member.name: updates_of(member.plugin, member.options) for member in stack.members}
     fields = {
         "setup": setup,
-        "setups": st.just(setup) if max_size is None else _setups(setup, max_size),
+        "setups": st.just(setup)
+        if max_size is None
+        else combinations(setup.entries, max_size).map(lambda some: attrs.evolve(setup, entries=some)),
         "tours": (
             *hook_tours(vocabulary.tools, options),
             *(tours_of(vocabulary) if max_size is None else ()),
@@ -567,10 +569,6 @@ def _specs_of(tools: Sequence[Tool | ToolSpec]) -> list[ToolSpec]:
         )
 
     return [tool if isinstance(tool, ToolSpec) else kept.of(tool, listing) for tool in tools]
-
-
-def _setups(whole: Setup, max_size: int) -> SearchStrategy[Setup]:
-    return combinations(whole.entries, max_size).map(lambda entries: attrs.evolve(whole, entries=entries))
 
 
 def combinations(pool: Sequence[PluginEntry], max_size: int) -> SearchStrategy[tuple[PluginEntry, ...]]:

@@ -379,7 +379,8 @@ def _stop_batch(step: StepContext, reason: str | None, kill: KillPolicy) -> Stop
     for state in step.data.batch:
         if state.result is not None:
             continue
-        if state.stage == "running" and _is_spared(step, state, kill):
+        is_spared = kill == "none" or (kill == "killable" and call_results.is_immune(step, state))
+        if state.stage == "running" and is_spared:
             spared.append(state)
             assert state.effect_id is not None  # noqa: S101 - a running call has an effect
             step.hand_over(state.effect_id, OfSurvivor(state.call.call_id))
@@ -417,10 +418,6 @@ def _left_to_teardown(step: StepContext, states: tuple[CallState, ...]) -> Stopp
     for effect_id in ids:
         step.give_up(effect_id)
     return ids, _ids_of(tuple(state for state in states if call_results.is_doubtful(state)))
-
-
-def _is_spared(step: StepContext, state: CallState, kill: KillPolicy) -> bool:
-    return kill == "none" or (kill == "killable" and call_results.is_immune(step, state))
 
 
 def _stop_rest(step: StepContext) -> None:
