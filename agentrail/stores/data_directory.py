@@ -32,7 +32,8 @@ def find_data_directory(environ: Mapping[str, str], given: str | os.PathLike[str
 def checked_path(name: str, value: Any) -> Path:
     """Return a path that a file can have, or raise OptionError: not a path, a NUL or a lone surrogate."""
     with suppress(TypeError, ValueError):
-        if b"\0" not in os.fsencode(path := Path(value)):
+        path = value if isinstance(value, Path) else Path(value)
+        if b"\0" not in os.fsencode(path):
             return path
     raise OptionError([f"{name} is {repr_of(value):.200}: expected a path, without NUL or lone surrogates"])
 

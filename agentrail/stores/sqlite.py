@@ -362,6 +362,13 @@ _PAGE_BYTES: Final = 4096
 _TAKEN_AWAY: Final = "its files were removed or replaced while this process writes them"
 
 
+def _resolved(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except RuntimeError:  # a loop of links
+        return path
+
+
 class SqliteStore:
     """Journals in a file. See `Store` for the contract of each call."""
 
@@ -401,7 +408,7 @@ class SqliteStore:
         """
         check_sqlite(apsw.sqlite_lib_version())
         # One name per file: a link would lead to a second lock, and a second writer.
-        self._path = Path(os.path.realpath(checked_path("path", path)))
+        self._path = _resolved(checked_path("path", path))
         keep_private(self._path, *beside(self._path), lock_path(self._path))
         if vfs is not None and vfs not in apsw.vfs_names():
             raise OptionError(

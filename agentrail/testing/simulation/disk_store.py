@@ -57,7 +57,6 @@ def simulated_files() -> AbstractContextManager[None]:
     """Let stores keep files that SQLite does not open for them on the disk of their path."""
     return wrapped(
         [
-            (sqlite, "Path", _on_disks(lambda path: path)),
             (sqlite, "check_place", _on_disks(lambda *_, **__: None)),
             (sqlite, "WriteLock", _on_disks(_Lock)),
             (sqlite, "make_private_file", _on_disks(lambda path: path.touch(exist_ok=False))),
