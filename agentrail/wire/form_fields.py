@@ -236,10 +236,6 @@ def _snapshot_in(form: SnapshotForm) -> Snapshot:
     )
 
 
-def encode_status(status: Status) -> bytes:
-    return encode_plain(status)
-
-
 def decode_status(text: bytes) -> Status:
     status: Status = _read(_STATUSES, text)
     return status
