@@ -29,6 +29,7 @@ from agentrail.config.toml_positions import ConfigFault
 from agentrail.core.policy.budget import Budget
 from agentrail.core.stack.loaded_stack import PluginEntry, load_plugin
 from agentrail.errors import AgentrailError, OptionError, PluginError
+from agentrail.errors.name_guesses import guess_name
 from agentrail.named_modules import NAMED_MODULES
 from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.guarded_calls import call_guarded
@@ -163,8 +164,7 @@ class Builder:
         """Validate a provider's options, without reading secrets."""
         options = self._settings.providers[name]
         if name not in VARIABLES:
-            near = difflib.get_close_matches(name, VARIABLES, n=1)
-            guess = f"did you mean {near[0]!r}" if near else f"expected one of {', '.join(VARIABLES)}"
+            guess = guess_name(name, VARIABLES)
             for said in options.values():
                 self._fault(said, f"there is no provider {name!r}: {guess}")
             return
@@ -405,8 +405,7 @@ class Builder:
 
 
 def _unknown(what: str, name: str, known: Collection[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    guess = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(sorted(known))}"
+    guess = guess_name(name, sorted(known), mark="?")
     yours = "" if what == "capability" else "; your own are written as package.module:NAME"
     return f"no built-in {what} is named {name!r:.80}: {guess}{yours}"
 

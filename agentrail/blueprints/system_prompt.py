@@ -16,6 +16,7 @@ from agentrail.core.policy.request_context import fixed_tokens_of
 from agentrail.core.session.state import PromptMode
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import OptionError
+from agentrail.errors.name_guesses import guess_name
 from agentrail.frozen import EMPTY, FrozenDict
 from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.guarded_calls import call_guarded, repr_of
@@ -241,9 +242,7 @@ def _is_wanted(key: str, placed: Mapping[str, PromptPart], mode: PromptMode) -> 
 
 
 def _no_such_section(key: str, known: Mapping[str, object]) -> str:
-    near = difflib.get_close_matches(key, known, n=1)
-    guess = f"did you mean {near[0]!r}" if near else f"expected one of {', '.join(known)}"
-    return f"prompt.replace has {key!r:.80}, which is not a section: {guess}; a plugin that adds a section while a session runs lists its key in its attribute `sections`"
+    return f"prompt.replace has {key!r:.80}, which is not a section: {guess_name(key, known)}; a plugin that adds a section while a session runs lists its key in its attribute `sections`"
 
 
 def _no_value(name: str, value: object, values: Mapping[str, Any]) -> str:

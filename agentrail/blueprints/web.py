@@ -1,6 +1,5 @@
 """The capability `web`: page fetching and web search under an operator's rules."""
 
-import difflib
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -14,6 +13,7 @@ from agentrail.blueprints.secret_refs import secret_of
 from agentrail.config.schema import SearchForm, SecretForm
 from agentrail.config.settings import Sourced
 from agentrail.errors import AgentrailError, OptionError
+from agentrail.errors.name_guesses import guess_name
 from agentrail.tools.web_fetch import web_fetch_tool
 from agentrail.tools.web_search import web_search_tool
 from agentrail.web.engines import ENGINES, KEY_VARIABLES
@@ -84,8 +84,7 @@ def _model_of(said: Mapping[str, Sourced], fault: Callable[[Sourced, str], None]
 def _engine_of(said: Sourced, fault: Callable[[Sourced, str], None]) -> Callable[[], SearchEngine] | None:
     form: SearchForm = said.value
     if form.engine not in ENGINES:
-        near = difflib.get_close_matches(form.engine, ENGINES, n=1)
-        guess = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(ENGINES)}"
+        guess = guess_name(form.engine, ENGINES, mark="?")
         fault(said, f"engine: there is no search engine {form.engine!r:.80}: {guess}")
         return None
     if form.url is not None:

@@ -1,6 +1,5 @@
 """Turns a Markdown file into a command: front matter (`description`, `argument-hint`, `agent`, `model`), then a prompt. Pure."""
 
-import difflib
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, TypeAlias
 
@@ -10,6 +9,7 @@ from agentrail.commands.built_in import built_in_commands
 from agentrail.commands.slash_command import COMMAND_NAME, CommandAnswer, CommandCall, SlashCommand
 from agentrail.commands.template import expand_prompt
 from agentrail.config.front_matter import HeadFault, read_yaml_head
+from agentrail.errors.name_guesses import guess_name
 
 CommandSource: TypeAlias = Literal["project", "user"]
 
@@ -120,9 +120,7 @@ def _command(file: CommandFile, name: str, head: dict[str, str], body: str) -> S
 
 def _fault_of(key: str, value: object) -> str | None:
     if key not in KEYS:
-        near = difflib.get_close_matches(key, KEYS, n=1)
-        guess = f"did you mean {near[0]!r}" if near else f"expected one of {', '.join(KEYS)}"
-        return f"{key}: unknown key, {guess}"
+        return f"{key}: unknown key, {guess_name(key, KEYS)}"
     if isinstance(value, list) and key == "argument-hint":  # front matter parses `[file] [line]` as a list
         return f"{key}: YAML reads a text that begins with [ as a list: put it in quotes"
     if not isinstance(value, str) or not value.strip() or len(value) > _MAX_LINE:

@@ -34,6 +34,7 @@ from agentrail.config.schema import (
     SecretForm,
 )
 from agentrail.config.toml_positions import ConfigPath
+from agentrail.errors.name_guesses import guess_name
 
 PathFault: TypeAlias = tuple[ConfigPath, str]
 _Hook: TypeAlias = Callable[[Any, Any], Any]
@@ -129,9 +130,7 @@ def _written(name: str) -> str:
 
 
 def no_such_key(name: str, known: Collection[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    guess = f"did you mean {near[0]!r}" if near else f"expected one of {', '.join(known)}"
-    return f"unknown key, {guess}"
+    return f"unknown key, {guess_name(name, known)}"
 
 
 # --- hooks: called with a value and the expected type

@@ -1,6 +1,5 @@
 """Options of a host, validated before anything starts. All faults of one kind are reported at once."""
 
-import difflib
 import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -16,6 +15,7 @@ from agentrail.commands import CommandRegistry
 from agentrail.config.key_filter import shown_address
 from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.errors import OptionError
+from agentrail.errors.name_guesses import guess_name
 from agentrail.host.agent_profiles import (
     AgentProfile,
     AgentProfiles,
@@ -266,13 +266,8 @@ def decide_host_options(
         return options
     known = (*_NAMES, *also)
     wrong = [name for name in given if name not in _NAMES]
-    OptionError.raise_for([f"there is no option {name!r}: {_near(name, known)}" for name in wrong])
+    OptionError.raise_for([f"there is no option {name!r}: {guess_name(name, known)}" for name in wrong])
     return HostOptions(**given)
-
-
-def _near(name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]!r}" if near else f"expected one of {', '.join(known)}"
 
 
 _NAMES: Final = tuple(one.name for one in fields(HostOptions) if one.init)

@@ -1,6 +1,5 @@
 """The options of a provider: `ProviderOptions`, parsed from the user's mapping. Vendor defaults are defined elsewhere."""
 
-import difflib
 import importlib.util
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,6 +17,7 @@ from agentrail.core.policy.patience import StallPolicy
 from agentrail.distribution import install_command
 from agentrail.errors import OptionError
 from agentrail.errors.advice import Advice, advise
+from agentrail.errors.name_guesses import guess_name
 from agentrail.otp.child_specs import is_seconds
 from agentrail.otp.guarded_calls import call_guarded
 from agentrail.providers.json_text import encode_json
@@ -125,8 +125,7 @@ class ProviderOptions:
 
 def nearest_option(name: str) -> str:
     """Return a suggestion for an unknown option name, or the list of options."""
-    near = difflib.get_close_matches(name, _RULES, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(sorted(_RULES))}"
+    return guess_name(name, sorted(_RULES), mark="?")
 
 
 def _got(expected: str, value: object) -> str:

@@ -1,6 +1,5 @@
 """The options of a session and their validation, which reports all faults at once."""
 
-import difflib
 import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -20,6 +19,7 @@ from agentrail.core.policy.response_format import fault_of_format
 from agentrail.core.session.state import PromptMode
 from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.errors import OptionError
+from agentrail.errors.name_guesses import guess_name
 from agentrail.frozen import EMPTY, MAX_LEVELS, FrozenDict, TooDeep, frozen_json
 from agentrail.messages import JsonValue, Message
 from agentrail.otp.child_specs import Restart, is_seconds, is_whole
@@ -495,9 +495,7 @@ def _unknown(name: str) -> str:
     known_elsewhere = OTHER_WORDS.get(name)
     if known_elsewhere is not None:
         return f"there is no option {name!r}: {known_elsewhere}"
-    near = difflib.get_close_matches(name, _NAMES, n=1)
-    guess = f", did you mean {near[0]!r}" if near else f", expected one of {', '.join(sorted(_NAMES))}"
-    return f"there is no option {name!r}{guess}"
+    return f"there is no option {name!r}, {guess_name(name, sorted(_NAMES))}"
 
 
 _flag: Final = _must(lambda value: isinstance(value, bool), "True or False")

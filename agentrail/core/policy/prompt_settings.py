@@ -3,7 +3,6 @@
 They travel with the prompt into the journal, through the queue and into the cycle, and end with it.
 """
 
-import difflib
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from msgspec.structs import asdict, force_setattr, replace
 from agentrail.core.policy.response_format import fault_of_format
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import ToolDefinitionError
+from agentrail.errors.name_guesses import guess_name
 from agentrail.frozen import TooDeep, canonical_json, frozen_json, not_json, too_large
 from agentrail.messages import JsonObject
 from agentrail.otp.guarded_calls import repr_of
@@ -108,9 +108,7 @@ def with_cost_limit(settings: PromptSettings | None, most_usd: float) -> PromptS
 
 
 def _unknown(name: object) -> str:
-    near = difflib.get_close_matches(str(name), SETTINGS, n=1)
-    guess = f"did you mean {near[0]!r}" if near else f"expected one of {', '.join(sorted(SETTINGS))}"
-    return f"there is no setting {repr_of(name):.80}, {guess}"
+    return f"there is no setting {repr_of(name):.80}, {guess_name(str(name), sorted(SETTINGS))}"
 
 
 def _fault(name: str, value: object) -> str | None:
