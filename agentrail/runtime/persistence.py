@@ -458,7 +458,7 @@ class Keeping:
         """Whether a stored session was not begun, and will be deleted: its caller was told so. This blocks."""
         openings = self._vain.get((scope, session))
         try:
-            return openings is not None and self.store.read(scope, session, limit=1)[0] in openings
+            return openings is not None and (*self.store.read(scope, session, limit=1), None)[0] in openings
         except StoreUnavailable:
             raise
         except AgentrailError:  # it is not there, or was trimmed

@@ -19,6 +19,7 @@ from agentrail.errors import (
     AlreadyExists,
     AlreadyStarted,
     HeldBy,
+    JournalCorrupt,
     OptionError,
     SessionDown,
     SessionNotFound,
@@ -228,6 +229,22 @@ async def test_a_session_whose_start_failed_is_not_there(fault, is_tried_again):
             assert kinds_in(inner).count("opened") == 1
         else:
             await eventually(lambda: inner.get("", "s-1") is None)
+
+
+@on_bounded_time
+async def test_a_failed_start_whose_record_was_lost_is_a_damaged_session():
+    """The store knows the session and has none of its records: the first is reported as missing, and nothing crashes."""
+    inner = fresh()
+    faulty = FaultyStore(inner)
+    async with open_over(faulty, store_patience=0.2) as supervisor:
+        faulty.lose_answers()
+        with pytest.raises(StoreUnavailable):
+            await supervisor.start_session(model=saying("a"), session_id="s-1")
+        inner.read = lambda *_given, **_options: ()
+        with pytest.raises(JournalCorrupt, match="'s-1'"):
+            await supervisor.facts_of("s-1")
+        with pytest.raises(JournalCorrupt, match="'s-1'"):
+            await supervisor.resume_session("s-1", model=saying("a"))
 
 
 # --- what was at work
