@@ -699,9 +699,9 @@ def without_lease(finished: ToolFinished) -> ToolFinished:
 
 
 def _never_begun(effect: RunTool | SpawnChild) -> ToolFinished:
-    at_ms = now_ms()
+    now, spent = now_ms(), ChildUsage().spent if isinstance(effect, SpawnChild) else None
     return ToolFinished(
-        at_ms=at_ms, effect_id=effect.effect_id, text="[Stopped]", is_error=True, started_at_ms=at_ms
+        at_ms=now, effect_id=effect.effect_id, text="[Stopped]", is_error=True, started_at_ms=now, spent=spent
     )
 
 

@@ -450,3 +450,26 @@ async def test_a_child_ends_with_its_call_although_the_store_is_away():
             await session.abort("enough")
         store.mend()
         await eventually(lambda: [one.session_id for one in supervisor.sessions()] == [session.session_id])
+
+
+@pytest.mark.parametrize("how", ["steer", "abort"])
+async def test_a_child_that_was_stopped_before_it_began_costs_nothing(how):
+    """Its share, all that was left, returns to the budget. It was booked as spent, and no later request was sent."""
+    store = FaultyStore(MemoryStore())
+
+    def answer(request):
+        if len(request.messages) > 1:
+            return says("done")
+        store.delay_seconds = 0.1  # the child waits for the record of the response
+        return calls(("task", {"description": "Do it"}))
+
+    async with open_over(store) as supervisor:
+        session = await supervisor.start_session(
+            model=FunctionModel(answer),
+            tools=[TaskTool()],
+            budget=Budget(max_total_tokens=100_000, allow_unknown_prices=True),
+        )
+        await session.prompt("Hi")
+        await eventually(lambda: store.delay_seconds)
+        await (session.steer("go on") if how == "steer" else session.abort())
+        assert await session.ask("And now?") == "done"
