@@ -117,7 +117,9 @@ def checked_file(
             ConfigFault(place=ConfigPlace(file=made.name, path=path, lines=lines), said=said)
             for path, said in wrong
         ]
-        left, lines = _without(left, lines, frozenset(_there(path, lines) for path, _ in wrong))
+        left, lines = _without(
+            left, lines, frozenset(path if path in lines else path[:-1] for path, _ in wrong)
+        )
     kept = evolve(made, form=form, lines=lines)
     faults += _faults_of_form(kept)
     return evolve(kept, faults=tuple(sorted(faults, key=lambda fault: fault.place.line)))
@@ -166,11 +168,6 @@ def _without(
     if not faulty:
         return dict(tree), dict(lines)
     return keep(tree, (), ()), kept_lines
-
-
-def _there(path: ConfigPath, lines: Mapping[ConfigPath, int]) -> ConfigPath:
-    """Return the value's path, or its parent's if missing."""
-    return path if path in lines else path[:-1]
 
 
 def _faults_of_form(read: ConfigFile) -> Iterator[ConfigFault]:

@@ -127,7 +127,8 @@ class _Reader:
             # PyYAML 6.0.4 and later stops at 1,000 levels while looking ahead, before the first level arrives
             # here.
             is_too_deep = "maximum nesting" in said
-            reason = _TOO_DEEP if is_too_deep else f"this is not YAML: {said}{_what_to_do(said)}"
+            hint = next((f": {advice}" for words, advice in _WHAT_TO_DO if words.search(said)), "")
+            reason = _TOO_DEEP if is_too_deep else f"this is not YAML: {said}{hint}"
             raise HeadFault(line, reason) from None
         if not isinstance(after, yaml.StreamEndEvent):
             _refuse(after, "expected one document: remove everything after ...")
@@ -176,10 +177,6 @@ def _where(error: yaml.YAMLError) -> Any:
     begins_there = context.startswith("while scanning") or "flow" in context
     at_beginning = getattr(error, "context_mark", None) if begins_there else None
     return at_beginning or getattr(error, "problem_mark", None)
-
-
-def _what_to_do(said: str) -> str:
-    return next((f": {advice}" for words, advice in _WHAT_TO_DO if words.search(said)), "")
 
 
 def _refuse(event: Any, said: str) -> NoReturn:

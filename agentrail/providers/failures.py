@@ -453,7 +453,10 @@ def _is_about_money(status: int | None, fault: _Fault) -> bool:
 def _not_found(kind: Kind, vendor: Vendor, fault: _Fault | None, answer: Answer | None) -> tuple[str, ...]:
     said: list[str] = []
     is_about_the_model = fault is not None and "model_not_found" in fault.codes
-    if vendor.is_compatible and not is_about_the_model and not _has_version(vendor.base_url):
+    lacks_version = vendor.is_compatible and not any(
+        _VERSION.fullmatch(part) for part in urlsplit(vendor.base_url).path.split("/")
+    )
+    if lacks_version and not is_about_the_model:
         said.append(advise(Advice.NO_VERSION, setting=setting("base_url", f"{vendor.base_url}/v1")))
     if vendor.path_help:
         said.append(vendor.path_help)
@@ -466,10 +469,6 @@ def _not_found(kind: Kind, vendor: Vendor, fault: _Fault | None, answer: Answer 
 
 
 _VERSION: Final = re.compile(r"v\d+(alpha|beta)?\d*")
-
-
-def _has_version(url: str) -> bool:
-    return any(_VERSION.fullmatch(part) for part in urlsplit(url).path.split("/"))
 
 
 def _about_the_model(vendor: Vendor) -> str:
