@@ -471,5 +471,6 @@ async def test_a_child_that_was_stopped_before_it_began_costs_nothing(how):
         )
         await session.prompt("Hi")
         await eventually(lambda: store.delay_seconds)
+        await trio.testing.wait_all_tasks_blocked(0.01)  # only the store is busy
         await (session.steer("go on") if how == "steer" else session.abort())
         assert await session.ask("And now?") == "done"
