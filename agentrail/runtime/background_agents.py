@@ -125,7 +125,7 @@ class BackgroundAgents(AskingHandle):
         with trio.move_on_after(math.inf if timeout_seconds is None else timeout_seconds):
             terms = Terms(kinds=None, deltas=False, buffer=_BUFFER)
             async with self._cell.subscribe(terms, after=None) as events:
-                with bounded(self._cell, events.end) as call:
+                with bounded(self._cell, lambda _: events.end()) as call:
                     there = await self._states()  # again: no event is missed after this
                     while not is_met():
                         try:

@@ -63,8 +63,8 @@ def decide_wait(what: object) -> MeantEvent:
 
 
 @contextmanager
-def bounded(cell: SessionCell, end: Callable[[], None]) -> Iterator[PendingCall]:
-    with cell.pending_calls.waiting(end) as call:
+def bounded(cell: SessionCell, end: Callable[[PendingCall], None]) -> Iterator[PendingCall]:
+    with cell.pending_calls.waiting(lambda: end(call)) as call:
         journal = cell.journal
         if journal is not None and journal.is_held_up:
             call.settle(None, journal.writer.unavailable_error())
@@ -76,7 +76,7 @@ def told_of_outages(session: AskingHandle, tell: Callable[[], None]) -> Iterator
     """Call a function when the store keeps a session's callers waiting for longer than its patience."""
     cell = session._cell  # noqa: SLF001 - for callers that wait for a session from outside
 
-    def look() -> None:
+    def look(call: PendingCall) -> None:
         if isinstance(call.error, StoreUnavailable):
             tell()
 
@@ -101,7 +101,7 @@ class EventWait:
             raise EventMissed(self._said("there has been no cycle yet"))
         terms = Terms(kinds=None, deltas=True, buffer=_BUFFER, is_own=True)
         async with cell.subscribe(terms, after=after) as events:
-            with bounded(cell, events.end) as call:
+            with bounded(cell, lambda _: events.end()) as call:
                 async for event in events:
                     if self._meant.is_meant(event):
                         return event

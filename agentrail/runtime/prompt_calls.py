@@ -62,7 +62,7 @@ async def reply_to(cell: SessionCell, receipt: PromptReceipt) -> CycleReply[str]
     config = cell.state.data.config
     terms = Terms(kinds=_KINDS, deltas=False, buffer=_BUFFER, is_own=True)
     async with cell.subscribe(terms, after=max(receipt.seq - 1, 0)) as events:
-        with bounded(cell, events.end) as call:
+        with bounded(cell, lambda _: events.end()) as call:
             async for event in events:
                 _look_for_failure(event, ref, cell.state, is_taken=is_taken)
                 if isinstance(event, PromptTaken) and event.ref == ref:

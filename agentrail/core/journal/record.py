@@ -351,6 +351,10 @@ def decode_rewound(text: bytes | str) -> RewoundBody:
     return _read(RewoundBody, text)
 
 
+def decode_closed(text: bytes | str) -> ClosedBody:
+    return _read(ClosedBody, text)
+
+
 def decode_erased(text: bytes | str) -> ErasedBody:
     return _read(ErasedBody, text)
 
