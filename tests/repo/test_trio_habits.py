@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("flake8_async", reason="flake8-async is not installed: make install")
 
-from scripts.trio_habits import RULES, find_habits  # noqa: E402 - after the look whether it can be imported
+from scripts.trio_habits import RULES, find_habits
 
 BROKEN = {
     "ASYNC101": "async def f():\n    with trio.CancelScope():\n        yield 1\n",
