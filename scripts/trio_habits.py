@@ -1,9 +1,9 @@
-"""Habits of Trio, judged by flake8-async in a fifth of its time: `python -m scripts.trio_habits [FOLDER]`.
+"""Habits of Trio, judged by flake8-async in a quarter of the time: `python -m scripts.trio_habits [FOLDER]`.
 
 These are what ruff lacks and Trio code gets wrong: yields in scopes, swallowed cancellations, await in `finally` without a shield,
-control flow out of a nursery. All but one are judged in Python's own syntax trees, in a tenth of its time. For ASYNC101, and for the
-comments that allow a finding, it builds trees of libcst. Here only files that can break ASYNC101 get one, and comments are looked up
-in the lines.
+control flow out of a nursery. flake8-async judges all but one of them in Python's own syntax trees, which is quick. For ASYNC101, and
+for the comments that allow a finding, it builds trees of libcst. Here only files that can break ASYNC101 get such a tree, and the
+comments are looked up in the lines.
 """
 
 import ast

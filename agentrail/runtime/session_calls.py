@@ -265,7 +265,7 @@ class SessionCalls(Unique):
             SessionDown: The session has ended.
             StoreUnavailable: The store does not accept records for now. The rule stays in force.
 
-        Cancellation: Once the look at the rules is over, all these sessions revoke the rule.
+        Cancellation: Waits for the session first. After that, all these sessions revoke the rule.
         """
         await self._call(operations.REVOKE_RULE, rule_id=rule_id)
 

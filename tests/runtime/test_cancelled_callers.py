@@ -1,4 +1,4 @@
-"""A caller that is cancelled, at whatever instant, gets `Cancelled`, leaves nothing half done, and its session goes on."""
+"""Callers that are cancelled at any step: each gets `Cancelled` and leaves nothing half done, and its session continues."""
 
 import gc
 import weakref
