@@ -131,7 +131,7 @@ class NodeHeartbeat:
         except StoreUnavailable as error:
             self.failure = error
             return False
-        self._follow_clock(answer, (sent_at + trio.current_time()) / 2)
+        self._follow_clock(answer, sent_at)
         self.trust = after_beat(self.trust, sent_at, answer)
         self._writer.doubts = self.trust.doubts
         self._changed.set()
@@ -139,10 +139,8 @@ class NodeHeartbeat:
         self._let_begin()
         return True
 
-    def _follow_clock(self, answer: Beat, at: float) -> None:
-        seconds = answer.at_ms / 1000
-        follow_store(self._outside, seconds - at)
-        ahead = seconds - (self._outside.wall() - (trio.current_time() - at))
+    def _follow_clock(self, answer: Beat, sent_at: float) -> None:
+        ahead = follow_store(self._outside, answer.at_ms / 1000, sent_at) - self._outside.wall()
         is_first = self.clock_difference_seconds is None
         was_far = abs(self.clock_difference_seconds or 0.0) > MAX_CLOCK_DIFFERENCE_SECONDS
         self.clock_difference_seconds = ahead
@@ -203,7 +201,7 @@ class NodeHeartbeat:
             )
             for session in tuple(self.sessions()):
                 session.stop_untrusted()
-            while stops_at(self.trust) <= at:
+            while stops_at(self.trust) <= trio.current_time():  # an answer may come after a whole lease
                 await self._changed.wait()
 
     async def _confirm(self) -> int:

@@ -73,6 +73,12 @@ waits for share a commit within 5 ms. `strict`: each effect waits for its own re
 STORE_PATIENCE_SECONDS: Final = 5.0
 """Seconds that a commit may take before the store counts as unavailable."""
 
+_READ_SECONDS: Final = 30.0
+"""Seconds that a read may take. More than a commit, since it may have to look at a long journal."""
+
+_MAX_OTHERS: Final = 40
+"""Maximum number of threads that use the store at once, apart from its writer and from folds."""
+
 
 class _Unheard:
     def written(self, up_to: int) -> None: ...
@@ -152,6 +158,9 @@ class Keeping:
         self.max_of_owner: int | None = None
         self._processes: ProcessList | None = None
         self._folds = trio.CapacityLimiter(MAX_FOLDS)
+        self._others = trio.CapacityLimiter(
+            _MAX_OTHERS
+        )  # shared threads would all wait for a store that hangs
         self.past_events: PastEvents = PastEvents(store)
         self._old_events = OldEvents(store, self._outside, self._folds, options.patience)
         self.node: Node = Node(
@@ -304,7 +313,7 @@ class Keeping:
         if self.heartbeat is None:
             return await self.write(function)
         await self.write(lambda: None)
-        return await self.read(function)
+        return await self._carry(function)
 
     async def take(
         self, scope: str, root: SessionId, cause: Cause, *, force: bool = False, tail: Tail | None = None
@@ -329,9 +338,20 @@ class Keeping:
         self.writer.repeat(scope, root, partial(self.store.release, self.node.id, scope, root))
 
     async def read(self, function: Callable[[], T]) -> T:
+        """Run a function that reads the store where it may block.
+
+        Raises:
+            StoreUnavailable: It did not answer.
+        """
+        with trio.move_on_after(_READ_SECONDS):
+            return await self._carry(function)
+        message = f"the store did not answer within {_READ_SECONDS:g} s: try again later"
+        raise StoreUnavailable(message)
+
+    async def _carry(self, function: Callable[[], T]) -> T:
         if self.store.is_immediate:
             return function()
-        return await self._outside.offload(function, abandon_on_cancel=True)
+        return await self._outside.offload(function, abandon_on_cancel=True, limiter=self._others)
 
     async def fold(self, function: Callable[[], T]) -> T:
         """Run a function that reads and folds a journal in a worker thread, a few at a time."""

@@ -47,10 +47,10 @@ class StoreClock:
         self._at_zero = at_zero
         self._told, self._told_at = -math.inf, 0.0
 
-    def set(self, at_zero: float, now: float) -> None:
-        """Set the store's time at the zero of Trio's clock, as measured now."""
+    def set(self, earliest: float, latest: float, now: float) -> None:
+        """Move the store's time at the zero of Trio's clock into these bounds, measured now. A late answer with wide bounds moves it little."""
         self._told, self._told_at = self.read(now), now
-        self._at_zero = at_zero
+        self._at_zero = min(max(self._at_zero, earliest), latest)
 
     def read(self, trio_time: float) -> float:
         return max(self.read_told(trio_time), self._told + (trio_time - self._told_at) / 2)
@@ -60,24 +60,30 @@ class StoreClock:
         return self._at_zero + trio_time
 
 
-def follow_store(outside: Outside, at_zero: float) -> None:
-    """Set the signal clock of a machine to follow a shared store.
+def follow_store(outside: Outside, told: float, sent_at: float) -> float:
+    """Set the signal clock of a machine to follow a shared store, which was asked and has answered now.
 
     Args:
         outside: The machine.
-        at_zero: Time of the store's clock at the zero of Trio's clock, in seconds since 1970.
+        told: Time of the store's clock between question and answer, in seconds since 1970.
+        sent_at: Time of Trio's clock at the question.
+
+    Returns:
+        Time of the store's clock now.
     """
+    now = trio.current_time()
     try:
         clocks = _STORE_CLOCKS.get()
     except LookupError:
         clocks = {}
         _STORE_CLOCKS.set(clocks)
     if outside in clocks:
-        clocks[outside].set(at_zero, trio.current_time())
-        return
-    clocks[outside] = StoreClock(at_zero)
-    with suppress(LookupError):
-        del _WALL_AT_ZERO.get()[outside]
+        clocks[outside].set(told - now, told - sent_at, now)
+    else:
+        clocks[outside] = StoreClock(told - (sent_at + now) / 2)
+        with suppress(LookupError):
+            del _WALL_AT_ZERO.get()[outside]
+    return clocks[outside].read_told(now)
 
 
 def now_ms() -> int:

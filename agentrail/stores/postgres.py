@@ -35,6 +35,7 @@ from agentrail.stores.postgres_connections import (
     Connect,
     ConnectionPool,
     Connector,
+    HeardConnection,
     LostRaceError,
     PostgresConnection,
     forget,
@@ -105,7 +106,7 @@ class PostgresStore:
         *,
         lease_ms: int = 15_000,
         allow_unsafe: bool = False,
-        connect: Connect = psycopg.connect,
+        connect: Connect = HeardConnection.connect,
         schema: PostgresSchema = SCHEMA,
     ) -> None:
         """Open a store whose tables exist: see `agentrail.stores.postgres_schema.migrate`.
@@ -114,7 +115,7 @@ class PostgresStore:
             url: `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, with libpq's parameters after `?`.
             lease_ms: Time after its last heartbeat during which a node counts as alive.
             allow_unsafe: Whether to accept a server that may lose acknowledged records in a crash.
-            connect: Opens connections, like `psycopg.connect`.
+            connect: Opens connections, like `psycopg.connect`. The default also closes one whose server is silent in a statement for 35 s.
             schema: Expected schema of the tables.
 
         Raises:

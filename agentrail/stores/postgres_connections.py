@@ -5,9 +5,9 @@ Nothing is set per session, because a pooler in transaction mode gives each tran
 
 import struct
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, ClassVar, Final, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar, cast
 
 import psycopg
 from psycopg import conninfo, pq
@@ -24,6 +24,9 @@ Connect: TypeAlias = Callable[..., PostgresConnection]
 """Opens a connection, with the arguments of `psycopg.connect`."""
 
 _MAX_READERS: Final = 3
+_LOOK_SECONDS: Final = 0.1
+_SILENT_SECONDS: Final = 35.0
+"""More than a statement may take in a role of `store migrate`."""
 MAX_TRIES: Final = 20
 
 _DEFAULTS: Final = {
@@ -138,6 +141,27 @@ class Connector:
                 sentence = sentence.replace(password, "***")
             message = f"the store {self.place} cannot be used now: {sentence}; sessions continue when it can. To see the reason, try: psql {self.place}"
             raise StoreUnavailable(message) from None  # the original may hold the password
+
+
+class HeardConnection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that is closed when the server is silent in a statement. TCP notices nothing while a proxy or a stopped process holds it open."""
+
+    def wait(self, gen: Any, interval: float = _LOOK_SECONDS, *args: Any, **options: Any) -> Any:
+        return super().wait(self._heard(gen, round(_SILENT_SECONDS / interval)), interval, *args, **options)
+
+    def _heard(self, gen: Generator[Any, Any, T], looks: int) -> Generator[Any, Any, T]:
+        ready: Any = None
+        silent = 0
+        while silent < looks:
+            try:
+                wanted = gen.send(ready)
+            except StopIteration as end:
+                return cast("T", end.value)
+            ready = yield wanted
+            silent = 0 if ready else silent + 1
+        self.pgconn.finish()  # whatever it would answer is no longer waited for
+        message = f"the server has not answered for {_SILENT_SECONDS:g} s"
+        raise psycopg.OperationalError(message)
 
 
 def forget(connection: PostgresConnection | None) -> None:

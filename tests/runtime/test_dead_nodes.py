@@ -7,7 +7,7 @@ import trio
 
 from agentrail import ToolContext, tool
 from agentrail.abc.living_nodes import Departures
-from agentrail.abc.store import Node, OwedRow, Standing
+from agentrail.abc.store import Filters, Node, OwedRow, Standing
 from agentrail.errors import JournalBehind, SessionDown, SessionNotFound, StoreUnavailable, Unrevivable
 from agentrail.events import AgentEnd, ApprovalRequired, ApprovalResolved, EventsLost
 from agentrail.outside import installed
@@ -843,6 +843,33 @@ async def test_the_signal_clock_follows_the_store_and_never_goes_back():
         assert was_ahead
         assert seen == sorted(seen)
         assert seen[-1] == pytest.approx(clock(), abs=100)
+
+
+@pytest.mark.machine(28)
+async def test_a_late_answer_does_not_move_the_clock(caplog):
+    """A heartbeat that hung for 100 s says little about the time: approvals and timers would end 50 s early."""
+    store, clock = shared_store()
+    async with node_over(store) as (_, connection):
+        await trio.sleep(6)
+        connection.answer_seconds = 100.0
+        await trio.sleep(6)
+        connection.answer_seconds = 0.0
+        for _ in range(110):
+            await trio.sleep(1)
+            assert now_ms() == pytest.approx(clock(), abs=100)
+    assert "differs from that of the store" not in caplog.text
+    assert caplog.text.count("no heartbeat of this node has reached the store") == 1
+
+
+async def test_a_read_of_a_store_that_hangs_is_given_up():
+    """A list over HTTP waited until the database answered."""
+    store, _ = shared_store()
+    async with node_over(store) as (one, connection):
+        connection.answer_seconds = 1_000.0
+        began = trio.current_time()
+        with pytest.raises(StoreUnavailable, match="did not answer within 30 s"):
+            await one.journals.find(Filters())
+        assert trio.current_time() - began == pytest.approx(30, abs=1)
 
 
 async def test_without_a_shared_store_its_time_is_that_of_the_signal_clock():

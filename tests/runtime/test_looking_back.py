@@ -1,5 +1,6 @@
 """The past of a session: its journal, what it was behind each record, forks, and going back."""
 
+import threading
 from contextlib import closing, nullcontext
 
 import attrs
@@ -8,6 +9,7 @@ import trio
 
 import agentrail
 from agentrail.abc import Ok
+from agentrail.abc.store import Filters
 from agentrail.core.policy.budget import Budget
 from agentrail.errors import OptionError, StillNeeded, StoreUnavailable, Trimmed, Unrevivable
 from agentrail.events import (
@@ -32,7 +34,7 @@ from agentrail.testing.orphans import no_orphans
 from agentrail.testing.plugins import PuppetPlugin
 from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools.task import TaskTool
-from tests.runtime.rig import calling, on_bounded_time, open_over, saying, take, until, wants
+from tests.runtime.rig import calling, eventually, on_bounded_time, open_over, saying, take, until, wants
 
 pytestmark = on_bounded_time
 
@@ -422,6 +424,32 @@ async def test_a_rewind_is_told_when_it_is_durable():
             await writer.wait_available()
         await session.rewind(number)
         assert await texts(session) == ["One", "a"]
+
+
+class _Hangs(MemoryStore):
+    """Lists sessions late, in whatever thread asks."""
+
+    is_immediate = False
+
+    def __init__(self):
+        super().__init__()
+        self.go_on, self.begun = threading.Event(), threading.Event()
+
+    def find(self, filters, **options):
+        self.begun.set()
+        self.go_on.wait(10)
+        return super().find(filters, **options)
+
+
+async def test_reads_of_a_store_that_hangs_leave_the_threads_to_others():
+    """Files of tools and certificates are read in the shared ones."""
+    store = _Hangs()
+    async with open_over(store) as supervisor, trio.open_nursery() as nursery:
+        for _ in range(60):
+            nursery.start_soon(supervisor.journals.find, Filters())
+        await eventually(store.begun.is_set)
+        assert trio.to_thread.current_default_thread_limiter().borrowed_tokens == 0
+        store.go_on.set()
 
 
 # --- trim and delete

@@ -9,7 +9,7 @@ import pytest
 
 from agentrail.abc.store import Node, Standing
 from agentrail.errors import HeldBy, NotAStore, OptionError, StoreTooNew, StoreUnavailable
-from agentrail.stores import postgres_rows, postgres_writes
+from agentrail.stores import postgres_connections, postgres_rows, postgres_writes
 from agentrail.stores.append_rules import check_take
 from agentrail.stores.postgres import PostgresStore
 from agentrail.stores.postgres_rows import run_statement
@@ -49,6 +49,20 @@ def test_a_batch_of_many_sessions_is_one_statement(store, url):
     records = run_sql(url, "SELECT count(*), count(DISTINCT xmin::text) FROM agentrail.record WHERE seq > 1")
     assert records == [(80, 1)]  # all in one transaction
     assert before >= 0
+
+
+def test_a_connection_whose_server_is_silent_is_replaced(url, postgres_server, monkeypatch):
+    """TCP notices nothing: a stopped process, or a proxy, still holds it open."""
+    monkeypatch.setattr(postgres_connections, "_SILENT_SECONDS", 0.5)
+    with closing(PostgresStore(url)) as store:
+        store.create(opening("s1"))
+        assert store.get("", "s1") is not None
+        with postgres_server.stalled():
+            for call in (lambda: store.get("", "s1"), lambda: store.create(opening("s2"))):
+                with pytest.raises(StoreUnavailable, match=r"has not answered for 0\.5 s"):
+                    call()
+        assert store.get("", "s1") is not None
+        store.create(opening("s3"))
 
 
 def test_many_sessions_are_read_with_one_query(store, monkeypatch):
