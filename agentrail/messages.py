@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable
 from typing import Final, Literal, NewType, TypeAlias
 
-import msgspec
 from msgspec.structs import force_setattr, replace
 
 from agentrail.frozen import (
@@ -17,7 +16,7 @@ from agentrail.frozen import (
     frozen_or_none,
     frozen_value,
 )
-from agentrail.structs import TaggedValue, Value
+from agentrail.structs import TaggedValue, Value, always_encoded
 
 SessionId = NewType("SessionId", str)
 CallId = NewType("CallId", str)
@@ -136,10 +135,6 @@ class ToolCall(TaggedValue, frozen=True, kw_only=True):
         force_setattr(self, "arguments", frozen_or_none(self.arguments))
 
 
-def _nothing() -> None:
-    """Return None: the default of a field that is written even when it is None. See `ToolResult`."""
-
-
 class ToolResult(Value, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
     """The answer to one call, as the model reads it. Every call gets exactly one.
 
@@ -157,8 +152,8 @@ class ToolResult(Value, frozen=True, kw_only=True, omit_defaults=True, repr_omit
     text: str
     # `images` was added later and is omitted when empty, so that earlier records stay identical. msgspec omits default
     # values for all fields of a class or for none. It always writes a default from a factory.
-    is_error: bool = msgspec.field(default_factory=bool)
-    details: JsonValue = msgspec.field(default_factory=_nothing)
+    is_error: bool = always_encoded(False)
+    details: JsonValue = always_encoded(None)
     images: tuple[Image, ...] = ()
 
     def __post_init__(self) -> None:

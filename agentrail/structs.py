@@ -52,6 +52,11 @@ class Value(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """A value that is not part of a union."""
 
 
+def always_encoded(default: T) -> T:
+    """Return a field of a Struct with `omit_defaults` that is encoded even if it has its default."""
+    return msgspec.field(default_factory=lambda: default)
+
+
 class TaggedValue(Value, frozen=True, tag_field="kind", tag=tag_name):
     """A member of a closed union, with a tag on the wire."""
 

@@ -2,13 +2,13 @@
 
 from typing import Literal, TypeAlias
 
-import msgspec
 from msgspec.structs import force_setattr
 
 from agentrail.events.envelope import EventBase
 from agentrail.events.values import Approval, ApprovalStatus, DecidedBy
 from agentrail.frozen import frozen_json, frozen_or_none, frozen_value
 from agentrail.messages import ApprovalId, CallId, ClientCallRef, JsonObject, QuestionRef, SteerRef
+from agentrail.structs import always_encoded
 
 # --- approvals and questions
 
@@ -39,19 +39,6 @@ class ApprovalResolved(EventBase, frozen=True, kw_only=True, omit_defaults=True)
     user: str | None = None
 
 
-def _nothing() -> None:
-    """Default of a field that is always encoded."""
-
-
-def _no_options() -> tuple[str, ...]:
-    """Default of a field that is always encoded."""
-    return ()
-
-
-def _every_call() -> None:
-    """Default of a field that is always encoded."""
-
-
 class ToolApprovedAlways(EventBase, frozen=True, kw_only=True, omit_defaults=True):
     """A user created a rule that approves matching calls.
 
@@ -64,7 +51,7 @@ class ToolApprovedAlways(EventBase, frozen=True, kw_only=True, omit_defaults=Tru
 
     # `exact` and `shown` were added later and are omitted when empty.
     tool: str
-    command_family: str | None = msgspec.field(default_factory=_every_call)
+    command_family: str | None = always_encoded(None)
     exact: bool = False
     shown: str = ""
 
@@ -84,7 +71,7 @@ class AskUser(EventBase, frozen=True, kw_only=True, omit_defaults=True):
     # The last three were added later and are omitted when empty, so that the encoding of older records does not change.
     ref: QuestionRef
     question: str
-    options: tuple[str, ...] = msgspec.field(default_factory=_no_options)
+    options: tuple[str, ...] = always_encoded(())
     schema: JsonObject | None = None
     url: str | None = None
     call_id: CallId | None = None
@@ -120,7 +107,7 @@ class UserDeclined(EventBase, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     ref: QuestionRef
-    reason: str | None = msgspec.field(default_factory=_nothing)
+    reason: str | None = always_encoded(None)
     user: str | None = None
 
 

@@ -10,7 +10,7 @@ from attrs import frozen
 from msgspec.structs import force_setattr
 
 from agentrail.errors import PlanError
-from agentrail.structs import Value
+from agentrail.structs import Value, always_encoded
 
 PlanStatus: TypeAlias = Literal["pending", "in_progress", "completed", "failed", "skipped"]
 
@@ -24,10 +24,6 @@ MOVES: Final[Mapping[PlanStatus, tuple[PlanStatus, ...]]] = MappingProxyType(
     }
 )
 """The allowed next states, by current state."""
-
-
-def _no() -> bool:
-    return False
 
 
 class PlanStep(Value, frozen=True, kw_only=True, omit_defaults=True):
@@ -45,7 +41,7 @@ class PlanStep(Value, frozen=True, kw_only=True, omit_defaults=True):
 
     index: int
     content: str
-    done: bool = msgspec.field(default_factory=_no)
+    done: bool = always_encoded(False)
     status: PlanStatus = "pending"
     result: str | None = None
     error: str | None = None

@@ -2,12 +2,11 @@
 
 from typing import Final, Literal, TypeAlias
 
-import msgspec
 from msgspec.structs import force_setattr
 
 from agentrail.frozen import frozen_json, frozen_or_none
 from agentrail.messages import ApprovalId, CallId, ClientCallRef, JsonObject, QuestionRef, SessionId
-from agentrail.structs import Value
+from agentrail.structs import Value, always_encoded
 
 
 class LeftBehind(Value, frozen=True, kw_only=True):
@@ -22,18 +21,6 @@ class LeftBehind(Value, frozen=True, kw_only=True):
     name: str
     age_ms: int
     pid: int | None = None
-
-
-def _yes() -> bool:
-    return True
-
-
-def _none_left() -> tuple[LeftBehind, ...]:
-    return ()
-
-
-def _no_calls() -> tuple[CallId, ...]:
-    return ()
 
 
 class ChildReceipt(Value, frozen=True, kw_only=True):
@@ -70,16 +57,16 @@ class AbortReceipt(Value, frozen=True, kw_only=True, omit_defaults=True):
         children: Receipts of stopped descendants, deepest first. The totals include them.
     """
 
-    # `children` was added later and is omitted when empty. msgspec always encodes a default that a function returns.
-    settled: bool = msgspec.field(default_factory=_yes)
-    tasks_ended: int = msgspec.field(default_factory=int)
-    processes_reaped: int = msgspec.field(default_factory=int)
-    stuck: tuple[LeftBehind, ...] = msgspec.field(default_factory=_none_left)
-    abandoned: tuple[LeftBehind, ...] = msgspec.field(default_factory=_none_left)
-    committed: tuple[CallId, ...] = msgspec.field(default_factory=_no_calls)
-    unknown: tuple[CallId, ...] = msgspec.field(default_factory=_no_calls)
-    survivors: tuple[CallId, ...] = msgspec.field(default_factory=_no_calls)
-    milliseconds: int = msgspec.field(default_factory=int)
+    # `children` was added later and is omitted when empty.
+    settled: bool = always_encoded(True)
+    tasks_ended: int = always_encoded(0)
+    processes_reaped: int = always_encoded(0)
+    stuck: tuple[LeftBehind, ...] = always_encoded(())
+    abandoned: tuple[LeftBehind, ...] = always_encoded(())
+    committed: tuple[CallId, ...] = always_encoded(())
+    unknown: tuple[CallId, ...] = always_encoded(())
+    survivors: tuple[CallId, ...] = always_encoded(())
+    milliseconds: int = always_encoded(0)
     children: tuple[ChildReceipt, ...] = ()
 
 
@@ -90,10 +77,6 @@ PermissionOption: TypeAlias = Literal["approve", "always", "edit", "reject", "re
 
 PERMISSION_OPTIONS: Final[tuple[PermissionOption, ...]] = ("approve", "always", "edit", "reject", "respond")
 """All options, offered unless others are chosen."""
-
-
-def _nothing() -> None:
-    """Return the default of a field that is encoded even if it is None. See `Approval`."""
 
 
 class Approval(Value, frozen=True, kw_only=True, omit_defaults=True):
@@ -120,9 +103,9 @@ class Approval(Value, frozen=True, kw_only=True, omit_defaults=True):
     arguments_hash: str
     # `permission_options` was added later and is omitted at its default, so that the encoding of older records does not
     # change. msgspec omits the defaults of all fields or of none, but always encodes a default that a function returns.
-    hint: str | None = msgspec.field(default_factory=_nothing)
+    hint: str | None = always_encoded(None)
     requested_at_ms: int
-    expires_at_ms: int | None = msgspec.field(default_factory=_nothing)
+    expires_at_ms: int | None = always_encoded(None)
     path: tuple[SessionId, ...]
     permission_options: tuple[PermissionOption, ...] = PERMISSION_OPTIONS
     by: Literal["operator"] | None = None

@@ -18,7 +18,7 @@ from agentrail.events import Approval, Question
 from agentrail.messages import AssistantMessage, CallId, Message, Text, ToolMessage, ToolResult, UserMessage
 from agentrail.protocols.ag_ui import AgUiRun, messages_snapshot, result_message_id, with_first_frame
 from agentrail.protocols.decisions import ClientDecision, WireRefusal, is_ours, misfit, order_decisions
-from agentrail.structs import Value
+from agentrail.structs import Value, always_encoded
 from agentrail.wire.operations import AnswerBody, ApproveArguments, DeclineBody, RejectBody, RespondBody
 
 MAX_AG_UI_MESSAGES: Final = 5_000
@@ -73,7 +73,7 @@ class AgUiCall(_Wire, frozen=True):
 
     id: str
     function: AgUiFunction
-    type: Literal["function"] = msgspec.field(default_factory=lambda: "function")  # always encoded
+    type: Literal["function"] = always_encoded("function")
     encrypted_value: str | None = None
     metadata: dict[str, Any] | None = None
 

@@ -24,7 +24,7 @@ from agentrail.core.session.state_shapes import NO_PLUGINS, Resolve
 from agentrail.core.stack.loaded_stack import Ask, call_handler as plainly
 from agentrail.errors import CodecError
 from agentrail.messages import SessionId
-from agentrail.structs import Value, decoder_of
+from agentrail.structs import Value, always_encoded, decoder_of
 
 RECORD_VERSION: Final = 3
 """Version of the form of a record and of all bodies.
@@ -225,10 +225,10 @@ class OpenedBody(Value, frozen=True, kw_only=True, omit_defaults=True):
     # `node` was added later and is omitted when empty. msgspec always encodes a default that a function returns.
     state: Raw
     engine: str
-    origin: str = msgspec.field(default_factory=str)
-    parent: str = msgspec.field(default_factory=str)
-    forked_from: tuple[SessionId, int] | None = msgspec.field(default_factory=lambda: None)
-    version: int = msgspec.field(default_factory=lambda: RECORD_VERSION)
+    origin: str = always_encoded("")
+    parent: str = always_encoded("")
+    forked_from: tuple[SessionId, int] | None = always_encoded(None)
+    version: int = always_encoded(RECORD_VERSION)
     node: str = ""
 
 

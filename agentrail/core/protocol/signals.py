@@ -5,7 +5,6 @@ One closed union.
 
 from typing import Literal, TypeAlias
 
-import msgspec
 from msgspec.structs import force_setattr
 
 from agentrail.core.policy.budget import Budget, Spent
@@ -43,14 +42,10 @@ from agentrail.messages import (
     TraceContext,
     UserBlock,
 )
-from agentrail.structs import Value
+from agentrail.structs import Value, always_encoded
 
 # Decisions of users outside of a prompt: decline a question, revoke a rule, control an agent in the
 # background.
-
-
-def _nothing() -> None:
-    """Return the default of a field that is written even if it is None. See `ToolFinished`."""
 
 
 class Decline(Asked, frozen=True, kw_only=True, omit_defaults=True):
@@ -63,7 +58,7 @@ class Decline(Asked, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     ref: QuestionRef
-    reason: str | None = msgspec.field(default_factory=_nothing)
+    reason: str | None = always_encoded(None)
     user: str | None = None
 
 
@@ -103,10 +98,6 @@ class AgentCommand(Asked, frozen=True, kw_only=True, omit_defaults=True):
 
 
 # Reports of a running tool: its progress, its events and its end.
-
-
-def _no_changes() -> tuple[Change, ...]:
-    return ()
 
 
 class ToolProgressed(EffectOutcome, frozen=True, kw_only=True):
@@ -172,14 +163,14 @@ class ToolFinished(FinalOutcome, frozen=True, kw_only=True, omit_defaults=True):
 
     text: str
     # `images` and `ran_ms` came later, and are omitted if empty. See `ToolResult`.
-    is_error: bool = msgspec.field(default_factory=bool)
-    details: JsonValue = msgspec.field(default_factory=_nothing)
+    is_error: bool = always_encoded(False)
+    details: JsonValue = always_encoded(None)
     started_at_ms: int
-    crashed: bool = msgspec.field(default_factory=bool)
-    jitter: float = msgspec.field(default_factory=float)
-    changes: tuple[Change, ...] = msgspec.field(default_factory=_no_changes)
-    late: bool = msgspec.field(default_factory=bool)
-    spent: Spent | None = msgspec.field(default_factory=_nothing)
+    crashed: bool = always_encoded(False)
+    jitter: float = always_encoded(0.0)
+    changes: tuple[Change, ...] = always_encoded(())
+    late: bool = always_encoded(False)
+    spent: Spent | None = always_encoded(None)
     images: tuple[Image, ...] = ()
     ran_ms: int | None = None
     value: LateValue | None = None
@@ -195,14 +186,6 @@ class ToolFinished(FinalOutcome, frozen=True, kw_only=True, omit_defaults=True):
 # written: their defaults are made by functions, which msgspec does not recognise as defaults.
 
 WantedReply: TypeAlias = Literal["receipt", "text"]
-
-
-def _a_receipt() -> WantedReply:
-    return "receipt"
-
-
-def _no_name() -> str | None:
-    return None
 
 
 class Prompt(Asked, frozen=True, kw_only=True, omit_defaults=True):
@@ -223,8 +206,8 @@ class Prompt(Asked, frozen=True, kw_only=True, omit_defaults=True):
 
     ref: PromptRef
     content: tuple[UserBlock, ...]
-    reply: WantedReply = msgspec.field(default_factory=_a_receipt)
-    client_id: str | None = msgspec.field(default_factory=_no_name)
+    reply: WantedReply = always_encoded("receipt")
+    client_id: str | None = always_encoded(None)
     via: str | None = None
     request_id: str | None = None
     digest: str | None = None
@@ -268,7 +251,7 @@ class Steer(Asked, frozen=True, kw_only=True, omit_defaults=True):
 
     ref: SteerRef
     text: str
-    client_id: str | None = msgspec.field(default_factory=_no_name)
+    client_id: str | None = always_encoded(None)
     via: str | None = None
     request_id: str | None = None
 
@@ -356,23 +339,6 @@ class ToolAnsweredEarly(EffectOutcome, frozen=True, kw_only=True):
 KillMode: TypeAlias = Literal["killable", "all", "none"]
 
 
-def _no_options() -> tuple[str, ...]:
-    """Return the default of a field that is written even if it is empty. See `ToolAsked`."""
-    return ()
-
-
-def _yes() -> bool:
-    return True
-
-
-def _once() -> Literal["once", "always"]:
-    return "once"
-
-
-def _killable() -> KillMode:
-    return "killable"
-
-
 # --- calls from outside
 
 
@@ -389,12 +355,11 @@ class AbortCycle(Asked, frozen=True, kw_only=True, tag="abort", omit_defaults=Tr
             ended stops nothing. None for the running cycle, whatever its prompt.
     """
 
-    # The last two came later, and are omitted if they hold their default. A default made by a function is
-    # always written.
-    reason: str | None = msgspec.field(default_factory=_nothing)
-    kill_tools: KillMode = msgspec.field(default_factory=_killable)
-    clear_queue: bool = msgspec.field(default_factory=bool)
-    wait: bool = msgspec.field(default_factory=_yes)
+    # The last two came later, and are omitted if they hold their default.
+    reason: str | None = always_encoded(None)
+    kill_tools: KillMode = always_encoded("killable")
+    clear_queue: bool = always_encoded(False)
+    wait: bool = always_encoded(True)
     children: bool = True
     ref: PromptRef | None = None
 
@@ -450,9 +415,9 @@ class Approve(Asked, frozen=True, kw_only=True, omit_defaults=True):
 
     # All but the last are always written, as they were before the last one was added.
     approval_id: ApprovalId
-    how: Literal["once", "always"] = msgspec.field(default_factory=_once)
-    arguments: JsonObject | None = msgspec.field(default_factory=_nothing)
-    auto_resume: bool = msgspec.field(default_factory=_yes)
+    how: Literal["once", "always"] = always_encoded("once")
+    arguments: JsonObject | None = always_encoded(None)
+    auto_resume: bool = always_encoded(True)
     user: str | None = None
 
     def __post_init__(self) -> None:
@@ -470,8 +435,8 @@ class Reject(Asked, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     approval_id: ApprovalId
-    reason: str | None = msgspec.field(default_factory=_nothing)
-    auto_resume: bool = msgspec.field(default_factory=bool)
+    reason: str | None = always_encoded(None)
+    auto_resume: bool = always_encoded(False)
     user: str | None = None
 
 
@@ -531,8 +496,8 @@ class ToolAsked(Asked, frozen=True, kw_only=True, omit_defaults=True):
     effect_id: EffectId
     question: str
     # Always written, as they were before the other two were added.
-    options: tuple[str, ...] = msgspec.field(default_factory=_no_options)
-    timeout_ms: int | None = msgspec.field(default_factory=_nothing)
+    options: tuple[str, ...] = always_encoded(())
+    timeout_ms: int | None = always_encoded(None)
     schema: JsonObject | None = None
     url: str | None = None
 
@@ -560,9 +525,9 @@ class ToolWantsChild(Asked, frozen=True, kw_only=True, omit_defaults=True):
     effect_id: EffectId
     prompt: str
     # Always written, as they were before the agent and the model were added.
-    system_prompt: str | None = msgspec.field(default_factory=_nothing)
-    tools: tuple[str, ...] | None = msgspec.field(default_factory=_nothing)
-    max_turns: int | None = msgspec.field(default_factory=_nothing)
+    system_prompt: str | None = always_encoded(None)
+    tools: tuple[str, ...] | None = always_encoded(None)
+    max_turns: int | None = always_encoded(None)
     agent: str | None = None
     model: str | None = None
 
@@ -582,10 +547,6 @@ class ChangeModel(Asked, frozen=True, kw_only=True, tag="switch_model"):
     described: tuple[ToolSpec, ...] = ()
 
 
-def _no_items() -> tuple[()]:
-    return ()
-
-
 class ChangeTools(Asked, frozen=True, kw_only=True, omit_defaults=True):
     """Use other tools from now on, all at once. Running calls keep the tool that they began with.
 
@@ -599,9 +560,9 @@ class ChangeTools(Asked, frozen=True, kw_only=True, omit_defaults=True):
 
     # `sections` came later, and is omitted if empty. The other defaults are made by functions, so they are
     # always written.
-    attach: tuple[ToolSpec, ...] = msgspec.field(default_factory=_no_items)
-    detach: tuple[str, ...] = msgspec.field(default_factory=_no_items)
-    replace: bool = msgspec.field(default_factory=bool)
+    attach: tuple[ToolSpec, ...] = always_encoded(())
+    detach: tuple[str, ...] = always_encoded(())
+    replace: bool = always_encoded(False)
     generation: int
     sections: tuple[tuple[str, str | None], ...] = ()
 
@@ -777,7 +738,7 @@ class ResponseCompleted(FinalOutcome, frozen=True, kw_only=True, omit_defaults=T
     message: AssistantMessage
     usage: TokenUsage
     stop_reason: StopReason
-    jitter: float = msgspec.field(default_factory=float)
+    jitter: float = always_encoded(0.0)
     misfit: str | None = None
 
 

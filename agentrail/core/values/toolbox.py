@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, Literal, NoReturn, TypeAlias
 
-import msgspec
 from msgspec.structs import force_setattr
 
 from agentrail.core.values.json_schema import (
@@ -23,7 +22,7 @@ from agentrail.frozen import EMPTY, FrozenDict, TooDeep, frozen_json
 from agentrail.messages import CallId, JsonObject, ToolCall
 from agentrail.otp.child_specs import is_seconds
 from agentrail.otp.guarded_calls import show
-from agentrail.structs import Value
+from agentrail.structs import Value, always_encoded
 
 EffectClass: TypeAlias = Literal["pure", "idempotent", "reconcilable", "once"]
 """Whether a tool is safe to run twice. See docs/explanation/tools.md."""
@@ -43,22 +42,6 @@ class _Memoized:
 
     __slots__ = ("_validator",)
     _validator: CompiledSchema
-
-
-def _yes() -> bool:
-    return True
-
-
-def _once() -> EffectClass:
-    return "once"
-
-
-def _unset() -> None:
-    return None
-
-
-def _code() -> Literal["code"]:
-    return "code"
 
 
 class ToolSpec(_Memoized, Value, frozen=True, kw_only=True, omit_defaults=True):
@@ -83,14 +66,13 @@ class ToolSpec(_Memoized, Value, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     description: str
     parameters: JsonObject
-    # `origin` came later, and is omitted if empty. The other defaults are made by functions, so they are
-    # always written.
-    killable: bool = msgspec.field(default_factory=_yes)
-    effect_class: EffectClass = msgspec.field(default_factory=_once)
-    timeout_seconds: float | None = msgspec.field(default_factory=_unset)
-    max_retries: int | None = msgspec.field(default_factory=_unset)
-    polling: bool = msgspec.field(default_factory=bool)
-    answered_by: Literal["code", "user", "child", "client", "machine"] = msgspec.field(default_factory=_code)
+    # `origin` came later, and is omitted if empty.
+    killable: bool = always_encoded(True)
+    effect_class: EffectClass = always_encoded("once")
+    timeout_seconds: float | None = always_encoded(None)
+    max_retries: int | None = always_encoded(None)
+    polling: bool = always_encoded(False)
+    answered_by: Literal["code", "user", "child", "client", "machine"] = always_encoded("code")
     origin: str = ""
 
     def __post_init__(self) -> None:
