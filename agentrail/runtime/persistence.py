@@ -343,9 +343,10 @@ class Keeping:
         Raises:
             StoreUnavailable: It did not answer.
         """
-        with trio.move_on_after(_READ_SECONDS):
+        seconds = _READ_SECONDS if self.writer.is_available else self.writer.patience_seconds
+        with trio.move_on_after(seconds):
             return await self._carry(function)
-        message = f"the store did not answer within {_READ_SECONDS:g} s: try again later"
+        message = f"the store did not answer within {seconds:g} s: try again later"
         raise StoreUnavailable(message)
 
     async def _carry(self, function: Callable[[], T]) -> T:
