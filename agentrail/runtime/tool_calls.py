@@ -52,6 +52,7 @@ from agentrail.core.session.state import SessionData
 from agentrail.core.stack.loaded_stack import Member, attempt_as
 from agentrail.core.values.foreign_calls import Raised
 from agentrail.core.values.port_members import offers
+from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import (
     AgentrailError,
     ChildRefused,
@@ -166,11 +167,18 @@ _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt at a call.
+
+    Attributes:
+        misfit: Why the tool, which has another schema since the call was checked, cannot take its arguments.
+    """
+
     tool: Tool
     context: ToolContext
     timeout_seconds: float
     withheld: Withheld = msgspec.field(default_factory=Withheld)
     refusal: Callable[[], Awaitable[str | None]] | None = None
+    misfit: str | None = None
 
     def without_secrets(self, text: str) -> str:
         return without_secrets(self.withheld.replaced(text), self.context.user_data)
@@ -196,21 +204,24 @@ class AttemptEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -> AttemptEnd:
-    arguments = decide_arguments(effect)
-    if arguments is None:
+    if hash_arguments(effect.arguments) != effect.arguments_hash:
         return AttemptEnd(text=ARGUMENTS_CHANGED, is_error=True, ran=False)
+    arguments: JsonObject = thawed(effect.arguments)
     late: AttemptEnd | None = None
     try:
         with scope:
             refused = None if attempt.refusal is None else await attempt.refusal()
+            returned: object = None
+            if refused is None and effect.attempt > 1:
+                returned = await _reconcile(effect, attempt)
+            if refused is None and returned is None:
+                refused = attempt.misfit
             if refused is not None:
                 return AttemptEnd(
                     text=clean_text(attempt.withheld.replaced(refused)), is_error=True, ran=False
                 )
-            if effect.attempt == 1:
-                returned: object = await attempt.tool.execute(arguments, attempt.context)
-            else:
-                returned = await _execute_again(effect, attempt, arguments)
+            if returned is None:
+                returned = await attempt.tool.execute(arguments, attempt.context)
             ended = decide_outcome(attempt, returned)
             if not scope.cancel_called:
                 return ended
@@ -229,17 +240,12 @@ async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -
         return decide_crash(effect.name, error, attempt)  # noqa: ASYNC104 - decided by `what_travels`
 
 
-async def _execute_again(effect: RunTool, attempt: Attempt, arguments: JsonObject) -> object:
-    reconcile = getattr(attempt.tool, "reconcile", None)
-    if effect_class_of(attempt.tool) == "reconcilable" and reconcile is not None:
-        found = decide_reconciled(attempt.tool, await reconcile(effect.operation_id, attempt.context))
-        if found is not None:
-            return found
-    return await attempt.tool.execute(arguments, attempt.context)
-
-
-def decide_reconciled(tool: Tool, found: object) -> ToolOutcome | None:
-    match found:
+async def _reconcile(effect: RunTool, attempt: Attempt) -> ToolOutcome | None:
+    tool = attempt.tool
+    reconcile = getattr(tool, "reconcile", None)
+    if effect_class_of(tool) != "reconcilable" or reconcile is None:
+        return None
+    match found := await reconcile(effect.operation_id, attempt.context):
         case Done(result=result):
             return result
         case NotDone():
@@ -250,14 +256,6 @@ def decide_reconciled(tool: Tool, found: object) -> ToolOutcome | None:
             kind = type(found).__name__
             message = f"reconcile of tool {tool.name!r} returned {kind}, expected Done(result), NotDone() or Unknown()"
             raise ToolContractError(message)
-
-
-def decide_arguments(effect: RunTool) -> JsonObject | None:
-    """Return a copy of exactly the arguments that were hashed, or None if they differ from the checked ones."""
-    if hash_arguments(effect.arguments) != effect.arguments_hash:
-        return None
-    copied: JsonObject = thawed(effect.arguments)
-    return copied
 
 
 def decide_outcome(attempt: Attempt, returned: object) -> AttemptEnd:
@@ -755,9 +753,9 @@ class ToolCallRunner:
         effect, scope = began.effect, began.scope
         call: RunningCall | None = None
         ran_ms: int | None = None
-        ended = self._decide_start(effect)
+        ended = self._decide_start(began)
         if not isinstance(ended, AttemptEnd):
-            tool, timeout_seconds = ended
+            tool, timeout_seconds, misfit = ended
             # Relative to the entry of the scope, in this pass. Setting the deadline itself would cost half as much as the scope.
             scope.relative_deadline = max(timeout_seconds, 0.0)
             call = RunningCall(self, began, processes, child_usages, at_ms=started_at_ms)
@@ -768,6 +766,7 @@ class ToolCallRunner:
                 timeout_seconds=timeout_seconds,
                 withheld=self.ports.withheld,
                 refusal=self._refusal_of(began) if began.known.stack.following else None,
+                misfit=misfit,
             )
             try:
                 with self.pending_calls.inside():
@@ -821,19 +820,32 @@ class ToolCallRunner:
         outcome = Error(text="[Not started: nobody waited for it any more]")
         self.task_group.deliver_first(finished_child(effect.effect_id, outcome, ChildUsage(), now_ms()))
 
-    def _decide_start(self, effect: RunTool) -> tuple[Tool, float] | AttemptEnd:
-        ports = self.ports
+    def _decide_start(self, began: BegunCall) -> tuple[Tool, float, str | None] | AttemptEnd:
+        ports, effect = self.ports, began.effect
         tool = ports.tools[effect.name, effect.generation]
         # Through a guard: a tool may be a foreign object, whose properties run foreign code.
         try:
             with crash_edge(_unreadable, scrub=self.task_group.scrub, about=effect.name):
                 threaded = bool(getattr(tool, "threaded", False))
                 own_seconds = getattr(tool, "timeout_seconds", None)
+                checked = began.known.batch.find(effect.call_id)
+                is_as_checked = checked and checked.spec and checked.spec.parameters == tool.parameters
+                misfit = None if is_as_checked else _misfit(tool, effect)
         except PortCrashed as crashed:
             return AttemptEnd(text=clean_text(crashed.error.message), is_error=True)
         if threaded and ports.threads.is_full:
             return AttemptEnd(text=TOO_MANY, is_error=True)
-        return tool, own_seconds or ports.tool_timeout_seconds
+        return tool, own_seconds or ports.tool_timeout_seconds, misfit
+
+
+def _misfit(tool: Tool, effect: RunTool) -> str | None:
+    """Return why a tool cannot take the arguments of a call that was checked against another schema, or None."""
+    spec = ToolSpec(name=effect.name, description="", parameters=tool.parameters)
+    faults = spec.faults(spec.with_defaults(effect.arguments))
+    if not faults:
+        return None
+    doubt = " An earlier attempt may have taken effect." if effect.attempt > 1 or effect.resumption else ""
+    return f'Not run: "{effect.name}" has changed since the call was checked, and its arguments no longer fit: {"; ".join(faults)}.{doubt}'
 
 
 def _unreadable(name: str, error: BaseException) -> ErrorInfo:

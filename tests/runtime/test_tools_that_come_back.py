@@ -15,7 +15,7 @@ from agentrail.messages import JsonObject
 from agentrail.plugins.human_approval import HumanApproval
 from agentrail.runtime.tool_origins import tool_origin
 from agentrail.stores.memory import MemoryStore
-from agentrail.testing.models import ScriptedModel, says
+from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools.task import TaskTool
 from tests.runtime.rig import (
@@ -230,6 +230,63 @@ async def test_a_call_that_waits_for_a_person_is_not_run_when_its_tool_is_gone(m
         assert await session.collect_reply() == "done"
         assert await results(session) == ["[Not run: the tool is not there any more]"]
         assert not model.requests[0].tools.names
+
+
+def amounts(*required):
+    """Return the schema of an amount and a currency, of which some are required."""
+    properties = {"amount": {"type": "integer"}, "currency": {"type": "string"}}
+    return {"type": "object", "properties": properties, "required": list(required)}
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+@pytest.mark.parametrize("fits", [False, True])
+async def test_an_approved_call_is_validated_against_the_schema_that_its_tool_has_by_then(snapshot, fits):
+    """The user approved the arguments of another tool. Those that the tool still takes run, and only as shown."""
+    inner, guard = fresh(), [(HumanApproval, {"require_approval_for": ["pay"]})]
+    async with open_again(inner) if snapshot else Process(inner) as supervisor:
+        session = await supervisor.start_session(
+            model=ScriptedModel([calls(("pay", {"amount": 100}))]),
+            tools=[RecordingTool(name="pay", parameters=amounts("amount"))],
+            plugins=guard,
+            session_id="s-1",
+        )
+        async with session.subscribe() as events:
+            await session.prompt("Hi")
+            await until(events, ApprovalRequired)
+    pay = RecordingTool(name="pay", parameters=amounts() if fits else amounts("currency"))
+    async with open_again(inner) as supervisor:
+        session = await supervisor.resume_session("s-1", model=saying("done"), tools=[pay], plugins=guard)
+        (card,) = (await session.status()).approvals
+        await session.approve(card.id)
+        assert await session.collect_reply() == "done"
+        (text,) = await results(session)
+        assert pay.calls == ([{"amount": 100}] if fits else [])
+        assert fits or text == (
+            'Not run: "pay" has changed since the call was checked, and its arguments no longer fit: $.currency is required.'
+        )
+
+
+@pytest.mark.parametrize("effect_class", ["idempotent", "reconcilable"])
+async def test_a_call_is_repeated_only_if_the_tool_of_its_name_still_takes_its_arguments(effect_class):
+    """Asking what became of it needs no arguments."""
+    inner = fresh()
+    hanging = Reconciled(name="pay", effect_class=effect_class, parameters=amounts("amount"), hangs=True)
+    async with Process(inner) as supervisor:
+        model = ScriptedModel([calls(("pay", {"amount": 100}))])
+        session = await supervisor.start_session(model=model, tools=[hanging], session_id="s-1")
+        await session.prompt("Hi")
+        await hanging.started.wait()
+    pay = Reconciled(name="pay", effect_class=effect_class, parameters=amounts("currency"))
+    async with open_again(inner) as supervisor:
+        session = await supervisor.resume_session("s-1", model=saying("done"), tools=[pay])
+        assert await session.collect_reply() == "done"
+        (text,) = await results(session)
+        assert pay.calls == []
+        if effect_class == "idempotent":
+            assert text.startswith('Not run: "pay" has changed since the call was checked')
+            assert text.endswith("required. An earlier attempt may have taken effect.")
+        else:
+            assert text == "it was done"
 
 
 async def test_a_tool_that_raises_when_it_is_imported_or_has_another_name_is_gone(monkeypatch):
