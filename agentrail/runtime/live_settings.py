@@ -13,6 +13,7 @@ from agentrail.actors.carried_work import carry_through
 from agentrail.core.protocol.signals import (
     Asked,
     ChangeModel,
+    ChangePlugins,
     ChangeTools,
     ToolSourceReported,
     UpdatePluginOpts,
@@ -21,6 +22,7 @@ from agentrail.core.session.receipts import ToolsReceipt
 from agentrail.core.session.views import model_of
 from agentrail.core.stack.inherited_stack import narrowing_of
 from agentrail.core.stack.loaded_stack import PluginEntry
+from agentrail.core.stack.plugin_code import part_entry
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import PluginError
 from agentrail.events import ToolSourceState
@@ -62,8 +64,8 @@ class ChangingHandle(AskingHandle):
             self._cell.send(signal)
             self._cell.add_model(choice)  # before the session reads the signal, but not if it takes none
 
-        await self._cell.pending_calls.ask(signal, send)
-        self._cell.forget_models(choice.name)
+        forget = partial(self._cell.forget_models, choice.name)
+        await self._cell.pending_calls.ask_through(signal, send, forget)
 
     async def attach_tools(self, *tools: Tool) -> ToolsReceipt:
         """Add tools for the model, all at once. A tool replaces an existing one of the same name.
@@ -219,6 +221,7 @@ class ChangingHandle(AskingHandle):
         await self._cell.awake()
         specs = _specs_of(self._cell, tools)
         Toolbox(specs)  # reports duplicate names before anything is changed
+        change = self._cell.number_tool_change()
         signal = ChangeTools(
             at_ms=now_ms(),
             signal_id=self._cell.pending_calls.mint(),
@@ -226,14 +229,15 @@ class ChangingHandle(AskingHandle):
             detach=names,
             replace=replace,
             sections=sections,
-            generation=self._cell.add_tools(
-                {spec.name: tool for spec, tool in zip(specs, tools, strict=True)}
-            ),
+            generation=change,
         )
-        try:
-            return cast("ToolsReceipt", await self._ask(signal))
-        finally:
-            self._cell.forget_tools()
+
+        def send(signal: Asked) -> None:
+            self._cell.send(signal)
+            self._cell.add_tools({spec.name: tool for spec, tool in zip(specs, tools, strict=True)}, change)
+
+        asked = self._cell.pending_calls.ask_through(signal, send, self._cell.forget_tools)
+        return cast("ToolsReceipt", await asked)
 
 
 async def _change_plugins(
@@ -244,16 +248,25 @@ async def _change_plugins(
     entry: PluginEntry | None = None,
 ) -> None:
     cell.pending_calls.refuse_self(f"{change}_plugin")
+    await cell.awake()
+    plugin, record = (None, None) if entry is None else part_entry(entry, cell.state.data.stack.ask)
+    if record is not None and _is_stored(cell):
+        refuse(fault_of_origin(record))
+    signal = ChangePlugins(
+        at_ms=now_ms(),
+        signal_id=cell.pending_calls.mint(),
+        change=change,
+        name=name if record is None else record.name,
+        entry=record,
+    )
 
-    async def send() -> None:
-        await cell.awake()
-        with cell.changing_plugins(change, name, entry) as signal:
-            if signal.entry is not None and _is_stored(cell):
-                refuse(fault_of_origin(signal.entry))
-            await cell.pending_calls.ask(signal, cell.send)
+    def send(signal: Asked) -> None:
+        cell.send(signal)
+        if plugin is not None:
+            cell.add_plugin(signal.signal_id, plugin)
 
-    await trio.lowlevel.checkpoint_if_cancelled()
-    await carry_through(send)
+    forget = partial(cell.forget_plugins, signal.signal_id)
+    await cell.pending_calls.ask_through(signal, send, forget)
 
 
 async def _update_everywhere(cell: SessionCell, signal: UpdatePluginOpts) -> None:

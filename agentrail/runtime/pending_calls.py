@@ -120,6 +120,21 @@ class PendingCalls:
             raise call.error
         return call.value
 
+    async def ask_through(
+        self, signal: Asked, send: Callable[[Asked], None], behind: Callable[[], None]
+    ) -> object:
+        """Send a signal, wait for its reply, and call `behind` as soon as it is there, even for a caller that was cancelled meanwhile."""
+
+        def end() -> None:
+            self.drop(signal.signal_id)
+            behind()
+
+        call = self.open(signal, send, on_answered=end)
+        await call.answered.wait()
+        if call.error is not None:
+            raise call.error
+        return call.value
+
     def open(
         self, signal: Asked, send: Callable[[Asked], None], *, on_answered: Callable[[], None] | None = None
     ) -> PendingCall:

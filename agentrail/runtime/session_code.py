@@ -1,19 +1,15 @@
 """Code that a session holds outside its state: tools, plugins being added, providers. Kept as long as it may be needed."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Literal, cast
+from collections.abc import Mapping
 
 from agentrail.abc import Tool
 from agentrail.core.protocol.signals import ChangePlugins, SignalId
 from agentrail.core.session.state import SessionState
-from agentrail.core.stack.loaded_stack import PluginEntry
-from agentrail.core.stack.plugin_code import part_entry
+from agentrail.core.stack.plugin import Plugin
 from agentrail.runtime.model_lookup import Choice, is_object
 from agentrail.runtime.pending_calls import PendingCalls
 from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.ports import Ports
-from agentrail.runtime.session_clock import now_ms
 
 
 class HeldCode:
@@ -27,10 +23,12 @@ class HeldCode:
     _coming: tuple[SignalId, ...]
     _tool_changes: int
 
-    def add_tools(self, tools: Mapping[str, Tool]) -> int:
+    def number_tool_change(self) -> int:
         self._tool_changes = max(self._tool_changes, self.state.data.tools.generation) + 1
-        self.ports.tools.update({(name, self._tool_changes): tool for name, tool in tools.items()})
         return self._tool_changes
+
+    def add_tools(self, tools: Mapping[str, Tool], change: int) -> None:
+        self.ports.tools.update({(name, change): tool for name, tool in tools.items()})
 
     def forget_tools(self) -> None:
         data = self.state.data
@@ -41,26 +39,13 @@ class HeldCode:
             if key not in used and 0 <= key[1] <= data.tools.generation:
                 del self.ports.tools[key]
 
-    @contextmanager
-    def changing_plugins(
-        self, change: Literal["attach", "detach", "reload"], name: str, entry: PluginEntry | None
-    ) -> Iterator[ChangePlugins]:
-        """Return the signal of a change, and hold its code until it is answered. Signals hold no code. The block must not be cancelled."""
+    def add_plugin(self, change: SignalId, plugin: Plugin) -> None:
         watch = self.state.data.stack.ask
-        signal_id = self.pending_calls.mint()
-        record = None
-        if change != "detach":
-            plugin, record = part_entry(cast("PluginEntry", entry), watch)
-            name = record.name
-            if isinstance(watch, PluginWatch):
-                watch.keep(signal_id, plugin)
-                self._coming = (*self._coming, signal_id)
-        try:
-            yield ChangePlugins(at_ms=now_ms(), signal_id=signal_id, change=change, name=name, entry=record)
-        finally:
-            self._forget_plugins(signal_id)
+        if isinstance(watch, PluginWatch):
+            watch.keep(change, plugin)
+            self._coming = (*self._coming, change)
 
-    def _forget_plugins(self, answered: SignalId) -> None:
+    def forget_plugins(self, answered: SignalId) -> None:
         watch = self.state.data.stack.ask
         if answered not in self._coming or not isinstance(watch, PluginWatch):
             return

@@ -143,17 +143,28 @@ async def test_the_options_of_a_model_stay_if_the_caller_is_cancelled_first():
         assert switched.provider_opts_changed
 
 
+async def held_full(session, nursery):
+    """Fill the mailbox of a session that does not read it. Return what empties it."""
+
+    async def fill():
+        with suppress(MailboxFull):
+            await session.status()
+
+    await session.status()
+    mailbox = session._cell.mailbox  # noqa: SLF001 - held, so that it fills
+    mailbox.hold()
+    for _ in range(MAILBOX_CAPACITY):
+        nursery.start_soon(fill)
+    await trio.testing.wait_all_tasks_blocked()
+    return mailbox.release
+
+
 async def test_the_options_of_a_model_stay_if_the_mailbox_is_full():
     """The switch is refused, and the session still has its own options: switching to them changes nothing."""
     model, opts = "some:m", {"base_url": "http://127.0.0.1:9"}
     async with open_named() as supervisor, trio.open_nursery() as nursery:
         session = await supervisor.start_session(model=model, provider_opts=opts)
-        await session.status()
         refused = []
-
-        async def fill():
-            with suppress(MailboxFull):
-                await session.status()
 
         async def switch():
             try:
@@ -161,13 +172,9 @@ async def test_the_options_of_a_model_stay_if_the_mailbox_is_full():
             except MailboxFull as error:
                 refused.append(error)
 
-        mailbox = session._cell.mailbox  # noqa: SLF001 - held, so that it fills
-        mailbox.hold()
-        for _ in range(MAILBOX_CAPACITY):
-            nursery.start_soon(fill)
-        await trio.testing.wait_all_tasks_blocked()
+        release = await held_full(session, nursery)
         await switch()
-        mailbox.release()
+        release()
         await trio.testing.wait_all_tasks_blocked()
         before = (await session.status()).last_seq
         await session.switch_model(model, opts)
@@ -208,6 +215,43 @@ async def test_a_plugin_is_not_held_for_a_caller_that_was_cancelled(supervisor, 
         await session.detach_plugin("Noted")
     gc.collect()
     assert known() is None
+
+
+@pytest.mark.parametrize("attach", ["attach_tools", "replace_tools", "attach_plugin"])
+async def test_code_that_a_full_mailbox_refuses_is_not_held(supervisor, attach):
+    """The caller has the error, and the session has nothing."""
+    async with trio.open_nursery() as nursery:
+        session = await supervisor.start_session(model=saying("hi"))
+        release = await held_full(session, nursery)
+        code = Noted() if attach == "attach_plugin" else RecordingTool()
+        known = weakref.ref(code)
+        with pytest.raises(MailboxFull):
+            await getattr(session, attach)(code)
+        release()
+        del code
+        gc.collect()
+        assert known() is None
+
+
+async def test_code_that_a_cancelled_caller_replaced_is_not_held(supervisor):
+    """The change remains in effect, and the session lets go of the tool and the model of before."""
+    model, tool = saying("hi"), RecordingTool()
+    session = await supervisor.start_session(model=saying("first"))
+    await session.switch_model(model)
+    await session.attach_tools(tool)
+    known = weakref.ref(model), weakref.ref(tool)
+    del model, tool
+    mailbox = session._cell.mailbox  # noqa: SLF001 - held, so that the callers wait
+    for change, code in ((session.switch_model, saying("then")), (session.attach_tools, RecordingTool())):
+        mailbox.hold()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(change, code)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+        mailbox.release()
+    assert await session.ask("go") == "then"
+    gc.collect()
+    assert [one() for one in known] == [None, None]
 
 
 # --- one error, not a group of them
