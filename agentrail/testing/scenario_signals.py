@@ -1,7 +1,7 @@
 """Signals as lines of a scenario: one table defines how the line of each signal is read and written."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, assert_never
@@ -52,6 +52,7 @@ from agentrail.messages import (
     ToolMessage,
     ToolResult,
     TraceContext,
+    UserBlock,
     UserMessage,
 )
 from agentrail.structs import converter_of
@@ -279,7 +280,6 @@ def _json_word(value: object) -> str:
     return JSON.encode(msgspec.to_builtins(value))
 
 
-_ENTRIES: Final = option("entries", LIST, ())
 _USED: Final = option("usage", _USAGE, TokenUsage())
 FORMS: Final[Mapping[Any, WordForm]] = MappingProxyType(
     {
@@ -409,15 +409,22 @@ def _write_lost(failed: RequestFailed) -> Iterator[str]:
     return iter(("lost",)) if failed.usage is None else _USED.write(failed)
 
 
-def _read_found(words: LineWords) -> Mapping[str, Any]:
-    fields: dict[str, Any] = {"entries": _texts_in(words)}
-    _ENTRIES.read(words, fields)
-    return fields
+def _texts_or_list(
+    name: str, form: WordForm, of_text: Callable[[str], object], text_of: Callable[[Any], str | None]
+) -> Part:
+    """Return a part for a field whose values are texts, or for all of them as one list if some are not."""
+    listed = option(name, form, ())
 
+    def read(words: LineWords) -> Mapping[str, Any]:
+        fields: dict[str, Any] = {name: tuple(map(of_text, _texts_in(words)))}
+        listed.read(words, fields)
+        return fields
 
-def _write_found(found: Found) -> Iterator[str]:
-    texts = [entry for entry in found.entries if isinstance(entry, str)]
-    return map(quote, texts) if len(texts) == len(found.entries) else _ENTRIES.write(found)
+    def write(value: Any) -> Iterator[str]:
+        said = [text for text in map(text_of, getattr(value, name)) if text is not None]
+        return map(quote, said) if len(said) == len(getattr(value, name)) else listed.write(value)
+
+    return free(f'"text"…|{name}=[…]', read, write)
 
 
 def _read_instructions(words: LineWords) -> Mapping[str, Any]:
@@ -483,10 +490,11 @@ def _write_values(values: Iterable[LateValue]) -> Iterator[str]:
         yield f"late:{one.call_id}:{one.name}{':error' if one.is_error else ''}={quote(one.text)}"
 
 
-_TEXTS: Final = free(
-    '"text"…',
-    lambda words: {"content": tuple(Text(text=text) for text in _texts_in(words))},
-    lambda one: (quote(block.text) for block in one.content if isinstance(block, Text)),
+_TEXTS: Final = _texts_or_list(
+    "content",
+    WordForm("a JSON list of blocks", converter_of(tuple[UserBlock, ...]), _json_word),
+    lambda text: Text(text=text),
+    lambda block: block.text if isinstance(block, Text) else None,
 )
 _BLOCKS: Final = free(
     '"text"… thinking="text"… CALL:TOOL={…}…',
@@ -518,7 +526,9 @@ _RESULTS: Final = {
     "written": Line(FileWritten, "path=?file bytes=written_bytes"),
     "answer": Line(ModelAnswer, '"text" usage=', forms=FORMS),
     "found": Line(
-        Found, "@entries words_only=", {"entries": free('"text"…|entries=[…]', _read_found, _write_found)}
+        Found,
+        "@entries words_only=",
+        {"entries": _texts_or_list("entries", LIST, str, lambda one: one if isinstance(one, str) else None)},
     ),
     "instructions": Line(
         InstructionsFound,

@@ -17,7 +17,7 @@ from agentrail.core.session import machine
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import InternalError
 from agentrail.events import AbortReceipt, LeftBehind, MessageDelta, StatusUpdate
-from agentrail.messages import TokenUsage, ToolCall
+from agentrail.messages import FileRef, Image, Text, TokenUsage, ToolCall
 from agentrail.testing import strategies
 from agentrail.testing.scenario import main, play, read_scenario, run_scenario, write_scenario
 from agentrail.testing.scenario_head import print_session, print_tool, read_session, read_tool
@@ -230,6 +230,22 @@ def test_sections_of_changed_tools_are_read_back():
     assert read_signal(print_signal(signal), signal.at_ms) == signal
     with pytest.raises(ScenarioError, match="a JSON list of pairs"):
         read_signal("ChangeTools s1 sections=[1]", 7)
+
+
+@pytest.mark.parametrize("others", [(), (Text(text=""), Text(text='a "b"'))])
+def test_images_and_files_of_a_prompt_are_read_back(others):
+    """The scenario of a counter-example had a prompt without them, or an empty one."""
+    content = (
+        *others,
+        Image(media_type="image/png", data="iVBORw0KGgo=", name="plan"),
+        FileRef(path="a b.txt"),
+    )
+    signal = sig.Prompt(at_ms=7, signal_id="p1", ref="p1", content=content)
+    assert read_signal(print_signal(signal), 7) == signal
+    (message,) = read_scenario(f"message user {print_signal(signal).removeprefix('Prompt p1')}").messages
+    assert message.content == content
+    with pytest.raises(ScenarioError, match="expected content=a JSON list of blocks"):
+        read_signal('Prompt p1 content=[{"type":"image"}]', 7)
 
 
 def test_every_signal_has_a_line():
