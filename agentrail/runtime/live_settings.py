@@ -11,7 +11,6 @@ import trio
 from agentrail.abc import Provider, Tool, ToolListing
 from agentrail.actors.carried_work import carry_through
 from agentrail.core.protocol.signals import (
-    Asked,
     ChangeModel,
     ChangePlugins,
     ChangeTools,
@@ -50,22 +49,18 @@ class ChangingHandle(AskingHandle):
     __slots__ = ()
 
     async def _do_switch_model(self, model: str | Provider, provider_opts: Mapping[str, Any] | None) -> None:
-        await self._cell.awake()
-        choice = decide_switch(model, provider_opts, self._cell.state.data.model.model, self._cell.ports)
+        cell = self._cell
+        await cell.awake()
+        choice = decide_switch(model, provider_opts, cell.state.data.model.model, cell.ports)
         signal = ChangeModel(
             at_ms=now_ms(),
-            signal_id=self._cell.pending_calls.mint(),
+            signal_id=cell.pending_calls.mint(),
             model=facts_of(choice.name, choice.provider),
             opts_changed=choice.opts_changed,
-            described=_describe_for(self._cell, choice.name),
+            described=_describe_for(cell, choice.name),
         )
-
-        def send(signal: Asked) -> None:
-            self._cell.send(signal)
-            self._cell.add_model(choice)  # before the session reads the signal, but not if it takes none
-
-        forget = partial(self._cell.forget_models, choice.name)
-        await self._cell.pending_calls.ask_through(signal, send, forget)
+        hold, forget = partial(cell.add_model, choice), partial(cell.forget_models, choice.name)
+        await cell.pending_calls.ask_through(signal, cell.send, hold, forget)
 
     async def attach_tools(self, *tools: Tool) -> ToolsReceipt:
         """Add tools for the model, all at once. A tool replaces an existing one of the same name.
@@ -218,25 +213,22 @@ class ChangingHandle(AskingHandle):
         sections: tuple[tuple[str, str | None], ...] = (),
     ) -> ToolsReceipt:
         refuse(*faults_of_tools(tools))
-        await self._cell.awake()
-        specs = _specs_of(self._cell, tools)
+        cell = self._cell
+        await cell.awake()
+        specs = _specs_of(cell, tools)
         Toolbox(specs)  # reports duplicate names before anything is changed
-        change = self._cell.number_tool_change()
         signal = ChangeTools(
             at_ms=now_ms(),
-            signal_id=self._cell.pending_calls.mint(),
+            signal_id=cell.pending_calls.mint(),
             attach=specs,
             detach=names,
             replace=replace,
             sections=sections,
-            generation=change,
+            generation=cell.number_tool_change(),
         )
-
-        def send(signal: Asked) -> None:
-            self._cell.send(signal)
-            self._cell.add_tools({spec.name: tool for spec, tool in zip(specs, tools, strict=True)}, change)
-
-        asked = self._cell.pending_calls.ask_through(signal, send, self._cell.forget_tools)
+        by_name = {spec.name: tool for spec, tool in zip(specs, tools, strict=True)}
+        hold = partial(cell.add_tools, by_name, signal.generation)
+        asked = cell.pending_calls.ask_through(signal, cell.send, hold, cell.forget_tools)
         return cast("ToolsReceipt", await asked)
 
 
@@ -259,14 +251,9 @@ async def _change_plugins(
         name=name if record is None else record.name,
         entry=record,
     )
-
-    def send(signal: Asked) -> None:
-        cell.send(signal)
-        if plugin is not None:
-            cell.add_plugin(signal.signal_id, plugin)
-
+    hold = partial(cell.add_plugin, signal.signal_id, plugin)
     forget = partial(cell.forget_plugins, signal.signal_id)
-    await cell.pending_calls.ask_through(signal, send, forget)
+    await cell.pending_calls.ask_through(signal, cell.send, hold, forget)
 
 
 async def _update_everywhere(cell: SessionCell, signal: UpdatePluginOpts) -> None:

@@ -121,15 +121,20 @@ class PendingCalls:
         return call.value
 
     async def ask_through(
-        self, signal: Asked, send: Callable[[Asked], None], behind: Callable[[], None]
+        self,
+        signal: Asked,
+        send: Callable[[Asked], None],
+        hold: Callable[[], None],
+        forget: Callable[[], None],
     ) -> object:
-        """Send a signal, wait for its reply, and call `behind` as soon as it is there, even for a caller that was cancelled meanwhile."""
+        """Send a signal, call `hold`, and wait for the reply. `forget` is called with the reply, even if the caller was cancelled."""
 
         def end() -> None:
             self.drop(signal.signal_id)
-            behind()
+            forget()
 
         call = self.open(signal, send, on_answered=end)
+        hold()  # before the session reads the signal, but not if it takes none
         await call.answered.wait()
         if call.error is not None:
             raise call.error

@@ -39,9 +39,9 @@ class HeldCode:
             if key not in used and 0 <= key[1] <= data.tools.generation:
                 del self.ports.tools[key]
 
-    def add_plugin(self, change: SignalId, plugin: Plugin) -> None:
+    def add_plugin(self, change: SignalId, plugin: Plugin | None) -> None:
         watch = self.state.data.stack.ask
-        if isinstance(watch, PluginWatch):
+        if plugin is not None and isinstance(watch, PluginWatch):
             watch.keep(change, plugin)
             self._coming = (*self._coming, change)
 

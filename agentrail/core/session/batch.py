@@ -656,10 +656,7 @@ def _fill_slots(step: StepContext) -> None:
         # Survivors take slots, but must not starve a batch: an immune tool can run for hours.
         free = max(free, 1)
     while (state := step.data.batch.next_waiting()) is not None:
-        if state.is_of_machine:
-            call_results.put(step, _answer_ourselves(step, state))
-            continue
-        if free <= 0:
+        if free <= 0 and not state.is_of_machine:
             return
         begun = _begin(step, state)
         call_results.put(step, begun)
@@ -667,17 +664,14 @@ def _fill_slots(step: StepContext) -> None:
 
 
 def _begin(step: StepContext, state: CallState) -> CallState:
+    if state.bound_to not in (None, hash_arguments(state.arguments)):
+        return call_results.answer(step, state, ARGUMENTS_CHANGED)[0]
+    if state.is_of_machine:  # answered from the session's own data, or when agents have ended
+        return agent_calls.take_call(step, state)
     put = put_to_people(step, state)  # a rule may have released it while it waited for the user
     if put.stage != "waiting":
         return put
     return _spawn(step, state) if state.wants_child else _run(step, state)
-
-
-def _answer_ourselves(step: StepContext, state: CallState) -> CallState:
-    """Answer a call from the session's own data, or make it wait for agents. It takes no slot."""
-    if state.bound_to not in (None, hash_arguments(state.arguments)):
-        return call_results.answer(step, state, ARGUMENTS_CHANGED)[0]
-    return agent_calls.take_call(step, state)
 
 
 def _run(step: StepContext, state: CallState) -> CallState:
@@ -729,8 +723,6 @@ def _run(step: StepContext, state: CallState) -> CallState:
 
 def _spawn(step: StepContext, state: CallState) -> CallState:
     """Start the child session of a call with its share of the budget. Without budget left, answer the call at once."""
-    if state.bound_to not in (None, hash_arguments(state.arguments)):
-        return call_results.answer(step, state, ARGUMENTS_CHANGED)[0]
     if call_results.began_before_drift(step.data, state):
         return call_results.answer(step, state, call_results.OUTCOME_UNKNOWN)[0]
     kind = agent_wanted(state.arguments)
