@@ -34,12 +34,7 @@ from agentrail.gateway.session_routes import (
 from agentrail.gateway.socket_calls import SocketCommand, socket_commands
 from agentrail.gateway.socket_frames import (
     MAX_ID_CHARACTERS,
-    Hello,
-    Ping,
-    Subscribe,
-    Unsubscribe,
-    UnwatchRows,
-    WatchRows,
+    OF_CLIENT,
 )
 from agentrail.gateway.sse_frames import StreamEnd
 from agentrail.host.listed_session import SESSION_PHASES
@@ -67,16 +62,6 @@ from agentrail.wire.server_frames import (
 # object, so its schema combines theirs.
 
 SCHEMA_REFS: Final = "#/components/schemas/"
-
-OF_CLIENT: Final[Mapping[str, type[msgspec.Struct]]] = {
-    "hello": Hello,
-    "subscribe": Subscribe,
-    "unsubscribe": Unsubscribe,
-    "watch": WatchRows,
-    "unwatch": UnwatchRows,
-    "ping": Ping,
-}
-"""Client frames other than commands, by type."""
 
 OF_SERVER: Final[tuple[type[msgspec.Struct], ...]] = (
     Welcome,

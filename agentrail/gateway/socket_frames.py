@@ -155,7 +155,7 @@ OwnFrame: TypeAlias = Hello | Subscribe | Unsubscribe | WatchRows | UnwatchRows 
 ClientFrame: TypeAlias = OwnFrame | CommandFrame
 
 _CLASSES: Final[Mapping[str, type[Event]]] = {kind: event for event, kind in KINDS.items()}
-_OWN: Final[Mapping[str, type[OwnFrame]]] = {
+OF_CLIENT: Final[Mapping[str, type[OwnFrame]]] = {
     "hello": Hello,
     "subscribe": Subscribe,
     "unsubscribe": Unsubscribe,
@@ -163,6 +163,7 @@ _OWN: Final[Mapping[str, type[OwnFrame]]] = {
     "unwatch": UnwatchRows,
     "ping": Ping,
 }
+"""Client frames other than commands, by type."""
 
 
 class FrameMalformed(CallRefused):
@@ -186,13 +187,13 @@ def decode_frame(text: bytes, limits: Limits, commands: frozenset[str]) -> Clien
         raise FrameMalformed(refused.answer) from None
     frame_id = _id_of(plain)
     kind = plain.pop("type", None)
-    if not isinstance(kind, str) or (kind not in _OWN and kind not in commands):
+    if not isinstance(kind, str) or (kind not in OF_CLIENT and kind not in commands):
         told = f"{kind:.80}" if isinstance(kind, str) else "missing, or not text"
         message = f"type is {told!r}: expected a frame or a command"
         raise FrameMalformed(error_answer("field_invalid", message, more={"field": "type"}), frame_id)
     try:
-        if kind in _OWN:
-            return _own_frame(_OWN[kind], plain)
+        if kind in OF_CLIENT:
+            return _own_frame(OF_CLIENT[kind], plain)
         return _command(kind, plain, len(text))
     except CallRefused as refused:
         raise FrameRefused(refused.answer, frame_id) from None

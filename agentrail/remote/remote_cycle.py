@@ -12,11 +12,9 @@ from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.policy.tags import rest_of
 from agentrail.core.session.receipts import PromptReceipt
 from agentrail.core.session.views import Status
-from agentrail.errors import AgentrailError, CycleAborted, CycleFailed, EventMissed, SessionDown, YourMove
+from agentrail.errors import AgentrailError, EventMissed, SessionDown, YourMove
 from agentrail.events import (
-    AgentAbort,
     AgentEnd,
-    AgentError,
     AgentStart,
     Event,
     EventsLost,
@@ -34,7 +32,7 @@ from agentrail.events import (
 from agentrail.messages import AssistantMessage, Content, PromptRef
 from agentrail.remote.command_results import answer_in
 from agentrail.remote.remote_subscription import Subscribing
-from agentrail.runtime.cycle_reply import CycleReply, TurnsApart, reply_of_cycle
+from agentrail.runtime.cycle_reply import CycleReply, TurnsApart, raise_failure, reply_of_cycle
 from agentrail.runtime.cycle_stream import CYCLE_ENDS, ENDS, OnLeave
 from agentrail.runtime.event_waits import decide_beginning, decide_wait
 from agentrail.runtime.session_monitor import SessionGone
@@ -290,17 +288,11 @@ async def find_event(session: Looked, what: type[Event] | Callable[[Event], bool
         async for event in events:
             if meant.is_meant(event):
                 return event
-            match event:
-                case AgentEnd():
-                    raise EventMissed(_missed("the cycle finished", meant.name))
-                case AgentAbort(reason=reason):
-                    raise CycleAborted(reason)
-                case AgentError(error=error):
-                    raise CycleFailed(error)
-                case EventsLost() if _is_idle(await session.status()):
-                    raise EventMissed(_missed("the events of the cycle are no longer kept", meant.name))
-                case _:
-                    pass
+            if isinstance(event, AgentEnd):
+                raise EventMissed(_missed("the cycle finished", meant.name))
+            raise_failure(event)
+            if isinstance(event, EventsLost) and _is_idle(await session.status()):
+                raise EventMissed(_missed("the events of the cycle are no longer kept", meant.name))
     raise SessionDown(session.session_id, "ended")
 
 

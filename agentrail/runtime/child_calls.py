@@ -23,12 +23,13 @@ from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.stack.plugin_changes import ChangedStack
 from agentrail.core.values.sources import WITHOUT_SOURCES, more_sources
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
-from agentrail.errors import AgentrailError, CycleAborted, CycleFailed, SessionDown
+from agentrail.errors import AgentrailError, SessionDown
 from agentrail.events import TERMINAL, AgentAbort, AgentEnd, AgentError, Event, EventsLost, ResponseComplete
 from agentrail.messages import AssistantMessage, Message, SessionId
 from agentrail.plugins.permission_state import unlimited_options
 from agentrail.plugins.permissions import Permissions
 from agentrail.runtime.base_prompt import decide_inherited
+from agentrail.runtime.cycle_reply import raise_failure
 from agentrail.runtime.event_subscription import Subscription
 from agentrail.runtime.journal_events import subscribed_in_the_end
 from agentrail.runtime.model_lookup import facts_of, provide_model
@@ -68,15 +69,11 @@ async def run_for_call(
 
 async def run_for_tool(task: ChildWork, open_child: OpenChild, deliver: Deliver) -> Ok:
     async with open_child(task) as child:
-        match await _Listener(task.effect.effect_id, deliver).ask(child, task.request.prompt):
-            case AgentEnd(messages=messages):
-                return Ok(text=last_text_of(messages))
-            case AgentError(error=error):
-                raise CycleFailed(error)
-            case AgentAbort(reason=reason):
-                raise CycleAborted(reason)
-            case _:
-                raise SessionDown(child.session_id, "it ended before it had an answer")
+        end = await _Listener(task.effect.effect_id, deliver).ask(child, task.request.prompt)
+        raise_failure(end)
+        if not isinstance(end, AgentEnd):
+            raise SessionDown(child.session_id, "it ended before it had an answer")
+        return Ok(text=last_text_of(end.messages))
 
 
 @frozen(kw_only=True)

@@ -11,8 +11,8 @@ from agentrail.core.policy.response_format import document_in
 from agentrail.core.protocol.signals import ResponseCompleted
 from agentrail.core.session.inline_tags import visible_text
 from agentrail.core.session.state import SessionState
-from agentrail.errors import CycleFailed, ErrorInfo
-from agentrail.events import AgentEnd, EndReason
+from agentrail.errors import CycleAborted, CycleFailed, ErrorInfo
+from agentrail.events import AgentAbort, AgentEnd, AgentError, EndReason, Event
 from agentrail.messages import Message, PromptRef, TokenUsage, ToolCall
 from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.guarded_calls import call_guarded
@@ -26,6 +26,17 @@ Readers: TypeAlias = Mapping[PromptRef, TypedValue[Any]]
 
 NO_READERS: Final[Readers] = MappingProxyType({})
 """The readers of a session whose callers want text only."""
+
+
+def raise_failure(event: Event | None) -> None:
+    """Raise the error of a cycle that was aborted or failed. Any other event is ignored."""
+    match event:
+        case AgentAbort(reason=reason):
+            raise CycleAborted(reason)
+        case AgentError(error=error):
+            raise CycleFailed(error)
+        case _:
+            pass
 
 
 @frozen(kw_only=True)

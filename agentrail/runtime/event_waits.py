@@ -9,8 +9,6 @@ from attrs import frozen
 
 from agentrail.core.session.state import Phase, SessionState
 from agentrail.errors import (
-    CycleAborted,
-    CycleFailed,
     EventMissed,
     OptionError,
     SessionDown,
@@ -19,15 +17,14 @@ from agentrail.errors import (
 from agentrail.events import (
     KINDS,
     TERMINAL,
-    AgentAbort,
     AgentEnd,
-    AgentError,
     AgentStart,
     Event,
     EventsLost,
     PromptReceived,
 )
 from agentrail.otp.guarded_calls import is_plain_function, repr_of
+from agentrail.runtime.cycle_reply import raise_failure
 from agentrail.runtime.event_subscription import Terms
 from agentrail.runtime.pending_calls import PendingCall
 from agentrail.runtime.people_waits import begins_to_wait, waiting_error
@@ -130,15 +127,9 @@ class EventWait:
             width *= 2
 
     def _look_at_end(self, event: Event) -> None:
-        match event:
-            case AgentEnd():
-                raise EventMissed(self._said("the cycle finished"))
-            case AgentAbort(reason=reason):
-                raise CycleAborted(reason)
-            case AgentError(error=error):
-                raise CycleFailed(error)
-            case _:
-                pass
+        if isinstance(event, AgentEnd):
+            raise EventMissed(self._said("the cycle finished"))
+        raise_failure(event)
 
     def _said(self, why: str) -> str:
         return f"{why}, and no {self._meant.name} came: prompt first, and wait while the cycle runs; or subscribe, for events outside of a cycle"

@@ -35,7 +35,6 @@ from agentrail.errors import (
     AgentrailError,
     AlreadyStarted,
     BadRequest,
-    CycleAborted,
     CycleFailed,
     ErrorInfo,
     OptionError,
@@ -67,6 +66,7 @@ from agentrail.runtime.assembly import Dependencies, assemble, decide_refusal
 from agentrail.runtime.branch import BRANCH, Branch
 from agentrail.runtime.child_sessions import ChildSessions
 from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, TaskGroup, log_crash, what_travels
+from agentrail.runtime.cycle_reply import raise_failure
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.embedder_guard import EmbedderEdge
 from agentrail.runtime.ended_sessions import EndedSessions, LastWords
@@ -989,11 +989,6 @@ def decide_call_outcome(end: Event, result: ToolResult | None, name: str) -> Ok 
         if result.is_error:
             return Error(text=result.text, details=result.details)
         return Ok(text=result.text, details=result.details, images=result.images)
-    match end:
-        case AgentAbort(reason=reason):
-            raise CycleAborted(reason)
-        case AgentError(error=error):
-            raise CycleFailed(error)
-        case _:
-            message = f"{name!r} was never called: a plugin switched the model, or answered instead"
-            raise CycleFailed(ErrorInfo(code="not_called", message=message))
+    raise_failure(end)
+    message = f"{name!r} was never called: a plugin switched the model, or answered instead"
+    raise CycleFailed(ErrorInfo(code="not_called", message=message))
