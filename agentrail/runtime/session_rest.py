@@ -1,5 +1,6 @@
 """Rest: a session stops at a point without running work, and its state is returned as bytes."""
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -48,16 +49,23 @@ class Rested:
 
 
 class RestRequest:
-    """A pending request to rest, until the session has stopped or no caller wants it any more."""
+    """A pending request to rest, until the session has stopped or no caller wants it any more.
 
-    __slots__ = ("callers", "error", "is_due", "is_move", "settled")
+    Attributes:
+        callers: For each caller, the time when it wants running work to be cut.
+    """
+
+    __slots__ = ("callers", "error", "is_move", "settled")
 
     def __init__(self, *, is_move: bool = False) -> None:
-        self.callers: int = 0
-        self.is_due: bool = False
+        self.callers: list[float] = []
         self.is_move: bool = is_move
         self.settled: trio.Event = trio.Event()
         self.error: CodecError | None = None
+
+    @property
+    def is_due(self) -> bool:
+        return min(self.callers, default=math.inf) <= trio.current_time()
 
 
 def is_boundary(state: SessionState, effects: Sequence[Effect]) -> bool:

@@ -1,5 +1,6 @@
 """Shutdown of sessions: stop, rest or end with a parent. And release of the resources that they hold."""
 
+import math
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from typing import Final
@@ -115,20 +116,18 @@ async def leave_quietly(cell: SessionCell, within: float) -> None:
 
 
 async def _leave(cell: SessionCell, within: float) -> Rested:
-    request = cell.resting
-    if request is None:
-        request = cell.resting = RestRequest()
-    request.callers += 1
+    request = cell.resting = cell.resting or RestRequest()
+    due_at = trio.current_time() + within
+    request.callers.append(due_at)
     try:
         _nudge(cell)
-        with trio.move_on_after(within):
+        with trio.move_on_at(due_at):
             await request.settled.wait()
         if not request.settled.is_set():
-            request.is_due = True
             _nudge(cell)
             await request.settled.wait()
     finally:
-        _give_up_rest(cell, request)
+        _give_up_rest(cell, request, due_at)
     if request.error is not None:
         raise request.error
     if cell.rested is None:
@@ -137,8 +136,8 @@ async def _leave(cell: SessionCell, within: float) -> Rested:
     return cell.rested
 
 
-def _give_up_rest(cell: SessionCell, request: RestRequest) -> None:
-    request.callers -= 1
+def _give_up_rest(cell: SessionCell, request: RestRequest, due_at: float) -> None:
+    request.callers.remove(due_at)
     if not request.callers and cell.rested is None and cell.resting is request:
         cell.resting = None  # no caller waits for it any more, so it continues
 
@@ -159,7 +158,7 @@ async def leave_for_move(cell: SessionCell, within: float) -> None:
         message = f"session {cell.ports.session_id!r} is already stopping"
         raise SessionBusy(message)
     request = cell.resting = RestRequest(is_move=True)
-    request.callers += 1
+    request.callers.append(math.inf)
     cell.hold(is_held=True)
     try:
         with trio.move_on_after(within):
@@ -169,7 +168,7 @@ async def leave_for_move(cell: SessionCell, within: float) -> None:
                     await request.settled.wait()
     finally:
         request.is_move = False  # others may wait for the same rest
-        _give_up_rest(cell, request)
+        _give_up_rest(cell, request, math.inf)
         if cell.rested is None:
             cell.hold(is_held=False)
     if request.error is not None:

@@ -5,6 +5,7 @@ import trio
 
 from agentrail.actors import open_supervisor
 from agentrail.actors.actor_registry import Registry
+from agentrail.actors.address import Address, Wait
 from agentrail.actors.mailbox import dead_letters
 from agentrail.errors import ActorDown, CallingSelf, CallTimeout, InvalidSpec, MailboxFull, NoMailbox
 from agentrail.otp.child_specs import Backoff, ChildSpec, SupervisorFlags
@@ -42,6 +43,19 @@ async def test_held_call_is_answered_by_the_next_instance(stage):
         began = trio.current_time()
         assert await address.call("long enough", timeout_seconds=20.0) == "long enough"
         assert trio.current_time() - began == 5.0
+
+
+@on_virtual_time
+async def test_an_address_whose_only_call_gave_up_waits_for_no_instance():
+    """A supervisor would hold it, and all that its caller held, until the restart."""
+    waiting = {}
+    address = Address("m", lambda: Wait(waiting.__setitem__, waiting.pop), hold_limit=2)
+    address.cast("stays")
+    for is_alone in (False, True):
+        with trio.move_on_after(1):
+            await address.call("too long", timeout_seconds=None)
+        assert bool(waiting) is not is_alone
+        address.give_up()
 
 
 @pytest.mark.scenario("S-213")

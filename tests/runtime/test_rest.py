@@ -12,7 +12,7 @@ from agentrail.testing.cancelling import cancel_everywhere
 from agentrail.testing.models import FunctionModel, calls
 from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools.task import TaskTool
-from tests.runtime.rig import calling, kinds, rest, saying, start_hanging
+from tests.runtime.rig import calling, kinds, on_virtual_time, rest, saying, start_hanging
 from tests.thinned import first, sampled
 
 
@@ -36,6 +36,31 @@ def holds(rested, session) -> bool:
     """Say whether this is all that the session knew, and comes back as what it was."""
     state = session._cell.state  # noqa: SLF001 - as it was when it left
     return bool(encode_session(decode_session(rested.state)) == rested.state == encode_session(state))
+
+
+@on_virtual_time
+async def test_a_caller_that_gave_up_cuts_no_work_of_a_session_that_another_lets_end(supervisor):
+    """The time of the first is over, and it is cancelled before the session has read that. The second gives it more time."""
+    gate = Gate()
+    session = await supervisor.start_session(model=calling("wait"), tools=[gate.tool], session_id="s-1")
+    await session.prompt("Hi")
+    await gate.began.wait()
+    mailbox, rested = session._cell.mailbox, []  # noqa: SLF001 - held, so that the session reads later
+    async with trio.open_nursery() as nursery:
+
+        async def put_to_rest() -> None:
+            rested.append(await supervisor.rest("s-1", 100))
+
+        nursery.start_soon(put_to_rest)
+        await trio.testing.wait_all_tasks_blocked()
+        mailbox.hold()
+        with trio.move_on_after(1):
+            await supervisor.rest("s-1", 0)
+        mailbox.release()
+        await trio.sleep(10)
+        assert not rested
+        gate.opened.set()
+    assert not rested[0].cut_calls
 
 
 async def test_who_comes_behind_it_is_told_that_it_rests(supervisor):
