@@ -76,6 +76,7 @@ def simulate(  # noqa: PLR0913 - the options of a command
 ) -> Exit:
     send_logs_to_stderr(debug=debug)
     try:
+        _check_extras()
         if list_faults:
             return print_text(_faults())
         if file is not None:
@@ -91,6 +92,14 @@ def simulate(  # noqa: PLR0913 - the options of a command
     except _Faulty as error:
         write_error(f"{error}.")
         return Exit.USAGE
+
+
+def _check_extras() -> None:
+    try:
+        from agentrail.testing.simulation import worlds  # noqa: F401 - whether it can be imported
+    except ModuleNotFoundError as error:
+        message = f"simulate needs {error.name}: {install_command('gateway')} and pip install hypothesis"
+        raise _Faulty(message) from error
 
 
 def _name_of(scenario: str, against: str | None, begin: str | None, store: str, faults: str) -> str:
@@ -147,13 +156,9 @@ def _works(  # noqa: PLR0913, PLR0917 - options of the command line
     shrink: float,
 ) -> "list[SeedRange]":
     """Return the work of each process. They take turns with the seeds."""
-    try:
-        from agentrail.testing.simulation import worlds
-        from agentrail.testing.simulation.life import check_life_size
-        from agentrail.testing.simulation.lives import SeedRange
-    except ModuleNotFoundError as error:
-        message = f"simulate needs {error.name}: {install_command('gateway')} and pip install hypothesis"
-        raise _Faulty(message) from error
+    from agentrail.testing.simulation import worlds
+    from agentrail.testing.simulation.life import check_life_size
+    from agentrail.testing.simulation.lives import SeedRange
 
     found = _SEEDS.fullmatch(seeds)
     if found is None:

@@ -1,10 +1,10 @@
 """Two orders of one stack, compared: both receive the same signals, and after each of them nothing may differ."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
-from attrs import frozen
+from attrs import asdict, frozen, has
 
 from agentrail.core.protocol.effects import Effect, Publish, Refuse, ReplyToCaller
 from agentrail.core.session import machine
@@ -62,7 +62,8 @@ class Twins(Run):
         other, effects = machine.step(self._other, seen.signal)
         self._other = other
         difference = _state_differs(seen.after, other) or _effects_differ(seen.effects, effects)
-        assert difference is None, difference
+        if difference is not None:
+            raise AssertionError(difference)  # `assert` would add its own words under pytest
 
 
 def _swapped(setup: Setup) -> tuple[Stack, PluginStates]:
@@ -80,8 +81,30 @@ def _state_differs(one: SessionState, other: SessionState) -> str | None:
     for name in sorted(set(SessionData.__struct_fields__) - _NOT_COMPARED):
         mine, others = getattr(one.data, name), getattr(other.data, name)
         if mine != others:
-            return f"{name} in this order: {_shown(mine)}; in the other: {_shown(others)}"
+            return _first_difference(name, mine, others)
     return None
+
+
+def _first_difference(place: str, one: object, other: object) -> str:
+    """Describe where two unequal values differ, down to the part that does."""
+    mine, others = _parts(one), _parts(other)
+    if mine.keys() == others.keys():
+        for name, part in mine.items():
+            if part != others[name]:
+                return _first_difference(place + name, part, others[name])
+    return f"{place} in this order: {_shown(one)}; in the other: {_shown(other)}"
+
+
+def _parts(value: object) -> dict[str, object]:
+    if isinstance(value, msgspec.Struct):
+        return {f".{name}": part for name, part in msgspec.structs.asdict(value).items()}
+    if has(type(value)):
+        return {f".{name}": part for name, part in asdict(value, recurse=False).items()}
+    if isinstance(value, Mapping):
+        return {f"[{key!r}]": part for key, part in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return {f"[{index}]": part for index, part in enumerate(value)}
+    return {}
 
 
 def _effects_differ(effects: Sequence[Effect], others: Sequence[Effect]) -> str | None:

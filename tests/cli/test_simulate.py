@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -286,6 +287,16 @@ def test_faults_are_listed(folder, capfd):
     ran = run_line("simulate --list-faults", capfd)
     assert ran.code == 0
     assert "network  one_way_cut" in ran.out
+
+
+@pytest.mark.parametrize("line", ["--list-faults", "7.sim"])
+def test_without_the_extras_it_says_how_to_install_them(folder, line):
+    """One sentence, and no report of a bug, for whatever was asked."""
+    code = "import sys; sys.modules['starlette'] = None; from agentrail.cli import main; sys.exit(main())"
+    words = [sys.executable, "-c", code, "simulate", *line.split()]
+    ended = subprocess.run(words, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert re.match(r"agentrail: simulate needs starlette\S*: pip install ", ended.stderr)
 
 
 def test_the_next_time_of_day_is_today_or_tomorrow():

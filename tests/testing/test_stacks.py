@@ -5,6 +5,7 @@ import sys
 import unittest
 
 import pytest
+from attrs import evolve, frozen
 from hypothesis import given, settings, strategies as st
 
 import agentrail
@@ -223,6 +224,27 @@ def test_two_that_do_not_commute(pair):
     assert len(answer.found.signals) <= 6
     assert "order" in answer.difference
     assert play(read_scenario(answer.conversation)) == answer.conversation
+
+
+def test_a_difference_is_told_down_to_the_part_that_differs():
+    """The states are told apart even if their texts are the same, or are cut before the difference."""
+
+    @frozen
+    class Counts:
+        names: tuple[str, ...] = ("a long name " * 99,)
+        calls: int = 0
+
+    @p.plugin(priority=600, init=Counts, hooks=(p.BeforeTool,))
+    def counts(event: p.HookEvent, state: Counts, ctx: p.Context) -> p.Action[Counts]:
+        return p.Continue(evolve(state, calls=state.calls + 1))
+
+    one, two = (puppet(name, 500, BeforeTool="approve:sure?") for name in ("one", "two"))
+    asked = stacks.commute(one, two, examples=EXAMPLES)
+    assert asked.difference == "batch[0].judged_by[0] in this order: 'one'; in the other: 'two'"
+
+    guard = puppet("guard", 500, BeforeTool="block:no")
+    counted = stacks.commute(guard, counts, examples=EXAMPLES)
+    assert counted.difference == "plugin_states['counts'].calls in this order: 0; in the other: 1"
 
 
 @given(entries=stacks.combinations(["a", "b", "c"], 2))  # type: ignore[list-item]  # any values will do
