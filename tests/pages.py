@@ -139,6 +139,12 @@ NOT_PLAYED: Final[Mapping[str, Mapping[str, str]]] = {
     "docs/how-to/test-a-plugin-stack.md": {
         "agentrail check-plugins": "the stack is the reader's: tests/cli/test_check_plugins.py has some"
     },
+    "docs/how-to/simulate-your-own-tools.md": {
+        "agentrail simulate": "many lives: tests/cli/test_simulate.py lives worlds of a file, and tests/simulation continues sessions of a store"
+    },
+    "docs/tutorial/find-a-bug-with-a-seed.md": {
+        "agentrail simulate": "many lives: tests/cli/test_simulate.py has such a counter found, and its file played again"
+    },
     "docs/reference/benchmarks.md": {"": "minutes: `make nightly` runs `make bench-quick`"},
     "docs/reference/cli.md": {
         "agentrail eval": "its files are on another page: tests/cli/test_eval.py runs it, and evals",
