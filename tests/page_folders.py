@@ -31,13 +31,6 @@ def documents(folder: Path) -> None:
     (folder / "docs" / "old.md").write_text("# Coaches\n\nCoaches are not booked any more.\n")
 
 
-def documents_and_an_agent(folder: Path) -> None:
-    """The documents, and the file that the page shows."""
-    documents(folder)
-    (fence,) = [one for one in fences_of("docs/how-to/look-things-up.md") if one.kind == "toml"]
-    (folder / "agentrail.toml").write_text(fence.body)
-
-
 def kept_sessions(folder: Path) -> None:
     """A session that is idle, and one whose process was killed while a command ran: the store as it was at that moment."""
     kept = folder / "data" / "agentrail"
@@ -103,7 +96,6 @@ def files_of_the_command(folder: Path) -> None:
 
 PREPARED: Final[Mapping[str, Callable[[Path], None]]] = {
     "docs/examples/support_desk/README.md": support_desk,
-    "docs/how-to/look-things-up.md": documents_and_an_agent,
     "docs/how-to/keep-and-resume-sessions.md": kept_sessions,
     "docs/how-to/fork-and-rewind.md": kept_sessions,
     "docs/how-to/keep-an-audit-log.md": audited_sessions,
