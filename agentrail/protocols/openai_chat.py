@@ -317,8 +317,9 @@ def _decide_words(words: Sequence[UserBlock], asked: ChatAsked, status: Status) 
     approvals, seen = status.all_approvals, asked.answers[-1:]
     if not approvals and len(status.all_questions) == 1 and not status.client_calls:
         (question,) = status.all_questions
-        if seen and question.question.strip() not in seen[0]:
-            refuse_request("messages", "answer a question that was not shown last", "already_resolved")
+        if question.question.strip() not in "".join(seen):
+            what = "answer a question that the last answer does not show: send that answer too"
+            refuse_request("messages", what, "already_resolved")
         return (RespondBody(ref=question.ref, response=text),)
     found = _DECISION.fullmatch(text)
     if not approvals or found is None:

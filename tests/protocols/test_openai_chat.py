@@ -280,14 +280,16 @@ def test_an_approval_that_the_client_has_not_seen_is_not_decided():
 
 
 def test_words_answer_the_only_open_question():
-    """With two, or beside an approval, they are a new message."""
+    """With two, or beside an approval, they are a new message. Without the question, they may be an earlier one, sent again."""
     question = events.Question(
         ref=QuestionRef("q1"), call_id=CallId("c2"), question="?", requested_at_ms=0, path=PATH
     )
     status = evolve(BARE, questions=(question,), suspended=True)
-    assert decide_chat(asked(user("b")), status).decisions == (RespondBody(ref="q1", response="b"),)
-    ours = {"role": "assistant", "content": "Hello."}  # sent again, after the session went on
-    assert refused(user("Hi"), ours, user("b"), status=status) == ("already_resolved", "messages")
+    shown, other = ({"role": "assistant", "content": text} for text in ("Which?\n- a\n- b", "Hello."))
+    answer = (RespondBody(ref="q1", response="b"),)
+    assert decide_chat(asked(user("Hi"), shown, user("b")), status).decisions == answer
+    for earlier in ((), (other,), (shown, user("a"), other)):
+        assert refused(*earlier, user("b"), status=status) == ("already_resolved", "messages")
     two = evolve(status, questions=(question, question))
     assert decide_chat(asked(user("b")), two).words == (Text(text="b"),)
 

@@ -217,12 +217,15 @@ async def test_a_named_session_takes_what_is_new_and_says_what_it_does_not_know(
 
 
 async def test_a_question_is_text_and_the_next_word_answers_it():
-    """In a named session; a nameless one ends with it."""
+    """In a named session, not by its first message, sent again without a key; a nameless one ends with it."""
     turns = [calls(("ask_user", {"question": "Which?", "options": ["a", "b"]})), says("b it is.")]
     async with serving(ScriptedModel(turns), session_tools=builtin("ask_user")) as web:
         asked = await ask(web, session="c1")
         assert (asked["message"]["content"], asked["finish_reason"]) == ("Which?\n- a\n- b", "stop")
-        assert (await ask(web, user("b"), session="c1"))["message"]["content"] == "b it is."
+        refused = await web.post(PATH, said(), headers={"x-session-id": "c1"})
+        error_of(refused, 409, "already_resolved")
+        answered = await ask(web, user("Hi"), asked["message"], user("b"), session="c1")
+        assert answered["message"]["content"] == "b it is."
     async with serving(ScriptedModel(turns[:1]), session_tools=builtin("ask_user")) as web:
         assert (await ask(web))["message"]["content"] == "Which?\n- a\n- b"
         await no_sessions(web)
