@@ -13,6 +13,8 @@ from msgspec.structs import replace
 
 from agentrail import events
 from agentrail.core.session.approval_rules import rule_of
+from agentrail.core.wire.json_text import read_json
+from agentrail.core.wire.shapes import Misfit
 from agentrail.frozen import EMPTY, thawed
 from agentrail.messages import Image, JsonObject, Text, TokenUsage, UserBlock
 from agentrail.protocols.decisions import ClientDecision
@@ -108,9 +110,9 @@ _AS_FORM: Final = converter_of(AcpForm)
 def read_rpc(line: bytes) -> RpcMessage:
     """Decode a line. Anything but a message of JSON-RPC raises `AcpFault`."""
     try:
-        value = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise AcpFault(PARSE_ERROR, f"not JSON: {error}"[:300]) from None
+        value = read_json(line)
+    except Misfit as misfit:
+        raise AcpFault(PARSE_ERROR, f"{misfit}"[:300]) from None
     if not isinstance(value, dict) or value.get("jsonrpc") != "2.0":
         message = "expected one JSON-RPC 2.0 message per line, and no batch"
         raise AcpFault(INVALID_REQUEST, message)

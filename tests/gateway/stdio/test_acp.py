@@ -62,6 +62,11 @@ async def test_a_prompt_is_answered_after_everything_that_it_shows(tmp_path):
         (b'{"a": ' * 10_000, -32700, None),
         (b'"\\ud800', -32700, None),
         (b"\xff", -32700, None),
+        (
+            b'{"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": "/a", "cwd": "/b"}}',
+            -32700,
+            None,
+        ),
         (b"[]", -32600, None),
         (b'[{"jsonrpc":"2.0","id":1,"method":"initialize"}]', -32600, None),
         (b"{}", -32600, None),
