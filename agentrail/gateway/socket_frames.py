@@ -182,6 +182,8 @@ class FrameRefused(CallRefused):
 
 def decode_frame(text: bytes, limits: Limits, commands: frozenset[str]) -> ClientFrame:
     try:
+        if not text:
+            refuse_call("bad_json", "the frame is binary or empty: expected a text message")
         plain = read_object(text, limits)
     except CallRefused as refused:
         raise FrameMalformed(refused.answer) from None

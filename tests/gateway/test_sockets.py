@@ -264,8 +264,10 @@ async def test_three_malformed_frames_close_with_4400_and_a_flood_with_4429():
     """The first two are replied to, and frames between them do not make them good; a flood is more than so many a second."""
     async with serving(answering(), limits=Limits(commands_per_second=20)) as web:
         async with socket_of(web) as client:
-            await client.connection.send_message(b"\x00\x01")
-            assert (await client.next())["error"]["code"] == "bad_json"
+            await client.connection.send_message(b'{"type": "ping", "n": 1}')
+            error = (await client.next())["error"]
+            assert error["code"] == "bad_json"
+            assert error["message"] == "the frame is binary or empty: expected a text message"
             await client.send(type="ping", n=1)
             assert (await client.next())["type"] == "pong"
             await client.send(type="shout", id="x")
