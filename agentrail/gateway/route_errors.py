@@ -21,7 +21,7 @@ _GUARDED: Final = (
 _WITH_BODY: Final = "bad_json content_type too_large too_slow server_full"
 _STREAMED: Final = "too_many_streams server_full cursor_ahead subscriber_too_slow"
 ON_SESSION: Final = (
-    "session_unknown session_ended session_rested session_refused supervisor_closed mailbox_full call_timeout reply_timeout"
+    "session_unknown profile_unknown session_ended session_rested session_refused supervisor_closed mailbox_full call_timeout reply_timeout"
     " store_unavailable held_by owner_silent fenced unrevivable store_too_new journal_drifted journal_behind erased trimmed"
 )
 CREATING: Final = (

@@ -76,6 +76,18 @@ async def test_an_id_that_is_none_is_refused_on_every_route():
             error_of(await web.post("/chat", said, headers=ANN), 422, "id_invalid")
 
 
+async def test_a_session_of_a_profile_that_is_not_served_any_more_is_refused_as_the_page_says():
+    """On every route. Leaving the server compares its answers with `/openapi.json`."""
+    store = MemoryStore(lease_ms=0)
+    async with serving(store=store, profiles=[profile(answering("Hi."), name="old")], auth=by_header) as web:
+        await web.post("/chat", {"message": "Hi", "session_id": "s-1"}, headers=ANN)
+    async with serving(answering(), store=store, auth=by_header) as web:
+        shown = await web.client.get("/sessions/s-1", headers=ANN)
+        assert "'old'" in error_of(shown, 404, "profile_unknown")["message"]
+        for route in ON_A_SESSION:
+            assert (await call(web, route, "s-1", ANN)).status_code < 500, route.path
+
+
 async def test_a_call_is_approved_over_http_with_what_was_shown():
     """Another hash is refused; the request tells its end to who waits for it, and is not cancelled behind it."""
     tool = RecordingTool(name="shell")

@@ -129,7 +129,7 @@ AI_UI_ROUTES: Final = (
         is_stream=True,
         frames="UiMessagePart",
         replies={204: ()},
-        refusals="profile_unknown profile_mismatch session_is_child",
+        refusals="profile_mismatch session_is_child",
     ),
     CallRoute(
         "POST",
@@ -140,6 +140,6 @@ AI_UI_ROUTES: Final = (
         body=CancelBody,
         success=202,
         replies={202: ResponseCancelled},
-        refusals="profile_unknown profile_mismatch session_is_child request_over",
+        refusals="profile_mismatch session_is_child request_over",
     ),
 )
