@@ -12,7 +12,7 @@ from typing import Any, Final
 import trio
 from attrs import evolve
 from starlette.applications import Starlette
-from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.routing import BaseRoute, Route, Router, WebSocketRoute
 
 from agentrail.distribution import install_command
 from agentrail.errors import OptionError
@@ -329,7 +329,7 @@ def _application(served: ServedHost, base_path: str) -> Starlette:
 
     app = Starlette(routes=routes(served, base_path=base_path), lifespan=lifespan)
     app.router.redirect_slashes = False  # answered by our own code, after all checks
-    app.router.default = _Nowhere(served.gateway)
+    app.router.default = _Nowhere(served, base_path)
     app.state.host = served
     app.state.caller_check = served.gateway.callers
     app.state.drain = served.drain
@@ -365,10 +365,16 @@ def routes_with(*, inspector: bool, console: bool, metrics: bool = True) -> tupl
 
 
 class _Nowhere:
-    """ASGI application for all other paths."""
+    """ASGI application for all other paths. Below one of a protocol, an error has its shape: the router splits ids at `%2F`."""
 
-    def __init__(self, gateway: Gateway) -> None:
-        self._unknown = guarded(UnknownPath(gateway), gateway)
+    def __init__(self, served: ServedHost, base_path: str) -> None:
+        routes, gateway = [one for name in served.protocols for one in PROTOCOLS[name]], served.gateway
+        shapes = {route.path.partition("/{")[0]: route.encode_error for route in routes}
+        below = [
+            Route(f"{base_path}{start}/{{rest:path}}", guarded(UnknownPath(gateway, encode), gateway))
+            for start, encode in shapes.items()
+        ]
+        self._unknown = Router(below, redirect_slashes=False, default=guarded(UnknownPath(gateway), gateway))
 
     async def __call__(self, scope: Any, receive: AsgiReceive, send: AsgiSend) -> None:
         if scope["type"] == "websocket":

@@ -669,8 +669,9 @@ class PathEndpoint:
 class UnknownPath(PathEndpoint):
     """Responds to unknown paths. Without a token, they look like known ones."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, encode_error: EncodeError = ErrorAnswer.encode) -> None:
         super().__init__(gateway, (), write_stream=_write_none)
+        self.encode_error = encode_error
 
     async def _answer(self, call: RouteCall) -> None:
         await trio.lowlevel.checkpoint()

@@ -287,7 +287,8 @@ class PageCheck:
         if call.status < AT_FAULT:
             self.faults.append(f"{where} is not on the page")
         elif call.answered:
-            self._hold(where, {"$ref": "#/components/schemas/ErrorReply"}, json.loads(call.answered))
+            shape = "A2aObject" if call.path.startswith("/a2a/") else "ErrorReply"
+            self._hold(where, {"$ref": f"#/components/schemas/{shape}"}, json.loads(call.answered))
 
     def _look_at_code(self, where: str, answer: Mapping[str, Any], value: Any) -> None:
         """The code of an error is one of those that the page names; those that a plugin has chosen are its own."""

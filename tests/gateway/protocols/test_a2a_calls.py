@@ -26,8 +26,9 @@ from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, calls, 
 from agentrail.testing.tools import RecordingTool
 from agentrail.tools import builtin
 from agentrail.tools.task import TaskTool
+from tests.gateway.attacks.wire import by_header
 from tests.gateway.protocols.test_openai_chat_calls import ENDLESS
-from tests.gateway.web import Web, error_of, serving
+from tests.gateway.web import Web, serving
 from tests.host.hosting import answering, profile
 from tests.host.rig import plugin
 from tests.protocols.test_a2a import PB2, check_frames
@@ -885,10 +886,27 @@ async def test_the_card_without_a_token_shows_public_profiles_alone():
         assert (await web.post(RPC, {}, headers=VERSION)).status_code == 401
 
 
-async def test_a_card_whose_id_has_an_encoded_slash_is_refused_as_the_page_says():
+@pytest.mark.parametrize(
+    ("path", "status", "code"),
+    [
+        ("a%2Fb/.well-known/agent-card.json", 422, "id_invalid"),
+        ("desk/v1/tasks/a%2Fb", 422, "id_invalid"),
+        ("desk/v1/tasks/a%2Fb:subscribe", 422, "id_invalid"),
+        ("desk/v1/nowhere", 404, "route_unknown"),
+        ("desk/", 404, "route_unknown"),
+    ],
+)
+async def test_an_unknown_path_and_one_with_an_encoded_slash_are_refused_in_the_shape_of_rest(
+    path, status, code
+):
     """Leaving the server compares its answers with `/openapi.json`."""
-    async with serving(answering("One."), protocols=A2A) as web:
-        error_of(await web.client.get("/a2a/a%2Fb/.well-known/agent-card.json"), 422, "id_invalid")
+    async with serving(answering("One."), protocols=A2A, base_path="/agents", auth=by_header) as web:
+        refused = await web.client.get(f"/agents/a2a/{path}", headers={"authorization": "Bearer acme/ann"})
+        error = refused.json()["error"]
+        assert (refused.status_code, error["code"]) == (status, status)
+        assert error["details"][0]["metadata"]["code"] == code
+        stranger = await web.client.get("/agents/a2a/desk/v1/nowhere")
+        assert stranger.json()["error"]["details"][0]["metadata"]["code"] == "unauthorized"
 
 
 async def test_behind_a_proxy_the_card_has_the_public_address():
