@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import trio
 from cyclopts import Parameter
 
-from agentrail.cli.config_setup import MODEL_VARIABLE, AgentOption, ConfigFiles, read_setup, write_notice
+from agentrail.cli.config_setup import (
+    MODEL_VARIABLE,
+    AgentOption,
+    ConfigFiles,
+    read_setup,
+    write_faults,
+    write_notice,
+)
 from agentrail.cli.ctrl_c import stop_signals
 from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
@@ -48,18 +55,23 @@ def serve_editor(
         return doctor(agent=agent, files=files)
     if os.isatty(0):
         write_error("waiting for an editor: it starts this command and writes to stdin. Ctrl-C ends it.")
-    trio.run(partial(_serve, agent, files, client_terminal=client_terminal))
+    if trio.run(partial(_serve, agent, files, client_terminal=client_terminal)):
+        return Exit.DONE
+    try:  # otherwise an editor has been told of the faults
+        read_setup(files, agent)
+    except AgentrailError as error:
+        write_faults(error)
+        return Exit.USAGE
     return Exit.DONE
 
 
-async def _serve(agent: str | None, files: ConfigFiles, *, client_terminal: bool) -> None:
+async def _serve(agent: str | None, files: ConfigFiles, *, client_terminal: bool) -> bool:
     from agentrail.cli.command_tree import version_line
 
     version = version_line().removeprefix("agentrail ")
     async with open_line_stream(stop_signals()) as stream:
-        await AcpConnection(
-            stream, partial(open_editor_agent, agent, files, client_terminal=client_terminal), version=version
-        ).serve()
+        open_agent = partial(open_editor_agent, agent, files, client_terminal=client_terminal)
+        return await AcpConnection(stream, open_agent, version=version).serve()
 
 
 @asynccontextmanager

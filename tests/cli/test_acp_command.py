@@ -77,7 +77,12 @@ async def test_the_login_reports_what_is_missing(tmp_path):
     assert (ran.code, "no key is set" in ran.out) == (0, True)
 
 
-async def test_wrong_usage(tmp_path):
-    """Exit code 2, and nothing on stdout."""
-    ran = await run_agentrail("acp", "--nonsense", variables=variables(tmp_path), cwd=tmp_path)
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [(("--nonsense",), "--nonsense"), (("--agent", "nope"), "there is no agent 'nope'")],
+)
+async def test_wrong_usage(tmp_path, arguments, words):
+    """Exit code 2, and nothing on stdout; also for an agent that no editor has asked for, because stdin is closed."""
+    ran = await run_agentrail("acp", *arguments, variables=variables(tmp_path), cwd=tmp_path)
     assert (ran.code, ran.out) == (2, "")
+    assert words in ran.err

@@ -46,8 +46,8 @@ class AcpConnection:
         self._opening = trio.Lock()
         self._has_answered = trio.Event()
 
-    async def serve(self) -> None:
-        """Answer the editor until its input ends. Then all work is aborted, and the sessions are suspended."""
+    async def serve(self) -> bool:
+        """Answer the editor until its input ends. Then all work is aborted, and the sessions are suspended. Return whether there was an editor."""
         async with trio.open_nursery() as nursery:
             self.nursery: trio.Nursery = nursery
             try:
@@ -61,6 +61,7 @@ class AcpConnection:
                 while self._open:
                     await self._has_answered.wait()
             self.nursery.cancel_scope.cancel(reason="the editor has left")
+        return self._capabilities is not None
 
     async def opened(self) -> EditorMethods:
         """Return the agent. A failure is the next call's to try again."""
