@@ -7,6 +7,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 from pydantic import ValidationError
 
+from agentrail.core.wire.json_text import read_json
+from agentrail.core.wire.shapes import Misfit
 from agentrail.gateway.authorization import ANYONE_HERE, CallHead
 from agentrail.gateway.error_responses import error_answer
 from agentrail.gateway.path_endpoint import Gateway, RouteCall
@@ -41,8 +43,9 @@ async def _receive(stream: LineStream, to_server: MemoryObjectSendStream[Session
         try:
             async for line in stream.lines():
                 try:
+                    read_json(line)  # otherwise the last of two values of a key would count
                     message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-                except ValidationError:
+                except (Misfit, ValidationError):
                     refused = error_answer("bad_json", "the line is not a message of JSON-RPC")
                     await stream.send(encode_mcp_error(refused))
                 else:
