@@ -17,7 +17,7 @@ from agentrail.core.wire.json_text import read_json
 from agentrail.core.wire.shapes import Misfit
 from agentrail.frozen import EMPTY, thawed
 from agentrail.messages import Image, JsonObject, Text, TokenUsage, UserBlock
-from agentrail.protocols.decisions import ClientDecision
+from agentrail.protocols.decisions import ClientDecision, form_schema
 from agentrail.protocols.error_shapes import INVALID_PARAMS, INVALID_REQUEST, NOT_FOUND, PARSE_ERROR
 from agentrail.protocols.response_changes import (
     CallEnded,
@@ -344,15 +344,13 @@ def permission_request(view: AcpView, call_id: str, approval: events.Approval, r
 
 def question_request(view: AcpView, call_id: str, asked: events.AskUser) -> Frame:
     """Return the request for an answer, as a form or an address."""
-    field = {"type": "string", **({"enum": [*asked.options]} if asked.options else {})}
-    form = {"type": "object", "properties": {"answer": field}, "required": ["answer"]}
     fields: dict[str, Any] = {"sessionId": view.session_id, "message": asked.question}
     if call_id:
         fields["toolCallId"] = call_id
     if asked.url is not None:
         fields |= {"mode": "url", "url": asked.url, "elicitationId": asked.ref}
     else:
-        fields |= {"mode": "form", "requestedSchema": thawed(asked.schema) if asked.schema else form}
+        fields |= {"mode": "form", "requestedSchema": thawed(asked.schema or form_schema(asked))}
     return {**RPC, "id": asked.ref, "method": "elicitation/create", "params": fields}
 
 
@@ -477,9 +475,3 @@ def listed_session(session_id: str, cwd: str, title: str | None, changed_at_ms: 
 def said_in_words(session_id: str, text: str) -> Frame:
     """Show a text as the agent's, such as a command's answer."""
     return acp_update(session_id, "agent_message_chunk", content=_text(text))
-
-
-def question_words(session_id: str, asked: events.AskUser) -> Frame:
-    """Show a question to an editor without forms."""
-    lines = (asked.question, *(f"- {one}" for one in asked.options), *([asked.url] if asked.url else []))
-    return said_in_words(session_id, "\n".join(lines))

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from agentrail import events
 from agentrail.frozen import canonical_json
 from agentrail.messages import JsonObject, Thinking, TokenUsage, ToolResult
+from agentrail.protocols.decisions import text_schema
 from agentrail.protocols.response_changes import (
     Begun,
     CallEnded,
@@ -401,9 +402,8 @@ def _interrupt(run: AgUiRun, name: str, call_id: str, what: PendingAnswer) -> Fr
             told["expiresAt"] = (_EPOCH + timedelta(milliseconds=what.expires_at_ms)).isoformat()
         return told
     assert isinstance(what, events.AskUser)  # noqa: S101 - client calls are not interrupts
-    choice = {"type": "string", **({"enum": [*what.options]} if what.options else {})}
     told |= {"reason": _REASONS["question"], "message": what.question}
-    told["responseSchema"] = choice if what.schema is None else what.schema
+    told["responseSchema"] = text_schema(what) if what.schema is None else what.schema
     if what.url is not None:
         told["metadata"] = {"agentrail": {"url": what.url}}
     return told

@@ -19,7 +19,7 @@ from agentrail.messages import AssistantMessage, CallId, Message, Text, ToolMess
 from agentrail.protocols.ag_ui import AgUiRun, messages_snapshot, result_message_id, with_first_frame
 from agentrail.protocols.decisions import ClientDecision, WireRefusal, is_ours, misfit, order_decisions
 from agentrail.structs import Value, always_encoded
-from agentrail.wire.operations import AnswerBody, ApproveArguments, DeclineBody, RejectBody, RespondBody
+from agentrail.wire.operations import AnswerBody, DeclineBody, RespondBody, decide_approval
 
 MAX_AG_UI_MESSAGES: Final = 5_000
 """Limit on the messages of a request, which are read in the event loop."""
@@ -361,6 +361,4 @@ def _answer_of(entry: AgUiResume, asked: Approval | Question) -> ClientDecision 
     wanted = "reject" if not answer["approved"] else "approve" if edits is None else "edit"
     if wanted not in asked.permission_options:
         return f"is an answer that is not offered: {wanted}"
-    if wanted == "reject":
-        return RejectBody(approval_id=asked.id, reason=reason, auto_resume=True)
-    return ApproveArguments(approval_id=asked.id, arguments=edits)
+    return decide_approval(asked.id, reason, edits, is_approved=answer["approved"])

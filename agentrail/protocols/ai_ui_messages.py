@@ -13,7 +13,7 @@ from attrs import evolve, field, frozen
 
 from agentrail.core.session.views import Status
 from agentrail.protocols.decisions import ClientDecision, WireRefusal, is_ours, misfit, order_decisions
-from agentrail.wire.operations import AnswerBody, ApproveArguments, RejectBody, RespondBody
+from agentrail.wire.operations import AnswerBody, RespondBody, decide_approval
 
 MAX_UI_ID_CHARACTERS: Final = 128
 MAX_PAST: Final = 256
@@ -237,10 +237,8 @@ def _answers_of(message: UiMessage, status: Status, *, is_all: bool) -> tuple[Cl
     answers: list[ClientDecision] = []
     for part in message.tools:
         match part:
-            case UiToolPart(approval_id=str() as name, is_approved=True):
-                answers.append(ApproveArguments(approval_id=name))
-            case UiToolPart(approval_id=str() as name, reason=reason):
-                answers.append(RejectBody(approval_id=name, reason=reason, auto_resume=True))
+            case UiToolPart(approval_id=str() as name, is_approved=is_approved, reason=reason):
+                answers.append(decide_approval(name, reason, is_approved=bool(is_approved)))
             case UiToolPart(call_id=call_id, state="output-available") if call_id in asked:
                 said = part.output if isinstance(part.output, str | dict) else _json(part.output)
                 answers.append(RespondBody(ref=asked[call_id], response=said))

@@ -5,11 +5,13 @@ An operation checks every answer, and only an answer to an approval can approve 
 
 import re
 from collections.abc import Iterable
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from attrs import frozen
 
 from agentrail.core.session.views import Status
+from agentrail.events import AskUser, Question
+from agentrail.messages import JsonObject
 from agentrail.wire.operations import AnswerBody, ApproveArguments, DeclineBody, RejectBody, RespondBody
 
 ClientDecision: TypeAlias = ApproveArguments | RejectBody | RespondBody | DeclineBody | AnswerBody
@@ -34,6 +36,21 @@ class WireRefusal:
 def misfit(place: str, what: str) -> WireRefusal:
     """Return the refusal of a field that is not as it must be."""
     return WireRefusal(code="field_invalid", place=place, message=what)
+
+
+def question_words(asked: AskUser) -> str:
+    """Return a question with its options and its address, for a client without forms."""
+    return "\n".join([asked.question, *[f"- {one}" for one in asked.options], *filter(None, [asked.url])])
+
+
+def text_schema(asked: AskUser | Question) -> dict[str, Any]:
+    """Return the schema of an answer in words: any text, or one of the options."""
+    return {"type": "string", **({"enum": [*asked.options]} if asked.options else {})}
+
+
+def form_schema(asked: AskUser | Question) -> JsonObject:
+    """Return the schema of a form with the answer in words."""
+    return {"type": "object", "properties": {"answer": text_schema(asked)}, "required": ["answer"]}
 
 
 def pending_names(status: Status) -> set[str]:

@@ -14,7 +14,7 @@ from agentrail.core.values.toolbox import ToolSpec
 from agentrail.events import Approval, AskUser, Question, ToolProgress
 from agentrail.frozen import canonical_json, thawed
 from agentrail.messages import JsonObject, ToolResult
-from agentrail.protocols.decisions import ClientDecision, WireRefusal
+from agentrail.protocols.decisions import ClientDecision, WireRefusal, form_schema
 from agentrail.protocols.response_changes import (
     CallEnded,
     CallShown,
@@ -27,7 +27,7 @@ from agentrail.protocols.response_changes import (
 )
 from agentrail.protocols.response_state import Bridge, PendingAnswer, Response, text_of_handled
 from agentrail.structs import Value, decoder_of
-from agentrail.wire.operations import ApproveArguments, DeclineBody, RejectBody, RespondBody
+from agentrail.wire.operations import DeclineBody, RespondBody, decide_approval
 
 MCP: Final = "mcp"
 """Name of the protocol, and channel of its messages."""
@@ -285,8 +285,7 @@ def mcp_question(asked: Approval | AskUser | Question) -> McpQuestion:
         return McpQuestion(id=asked.id, is_approval=True, digest=digest, message=said, schema=_DECISION)
     schema, is_text = asked.schema, asked.schema is None and asked.url is None
     if is_text:
-        answer: Any = {"type": "string", **({"enum": [*asked.options]} if asked.options else {})}
-        schema = {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
+        schema = form_schema(asked)
     shown = canonical_json([asked.question, asked.url, thawed(schema)])
     digest = hashlib.sha256(shown).hexdigest()
     return McpQuestion(
@@ -366,7 +365,7 @@ def _decide_one(question: McpQuestion, answer: Mapping[str, Any]) -> tuple[Clien
         case "cancel":
             return ()
         case "decline" if question.is_approval:
-            return (RejectBody(approval_id=question.id, auto_resume=True),)
+            return (decide_approval(question.id, None, is_approved=False),)
         case "decline":
             return (DeclineBody(ref=question.id),)
         case "accept" if question.schema is None:
@@ -378,6 +377,6 @@ def _decide_one(question: McpQuestion, answer: Mapping[str, Any]) -> tuple[Clien
         return WireRefusal(code="invalid_response", message=fault, place=question.id)
     if not question.is_approval:
         return (RespondBody(ref=question.id, response=content["answer"] if question.is_text else content),)
-    if content["decision"] == "approve":
-        return (ApproveArguments(approval_id=question.id),)
-    return (RejectBody(approval_id=question.id, reason=content.get("reason"), auto_resume=True),)
+    return (
+        decide_approval(question.id, content.get("reason"), is_approved=content["decision"] == "approve"),
+    )

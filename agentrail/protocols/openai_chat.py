@@ -27,7 +27,7 @@ from agentrail.messages import (
     UserBlock,
     UserMessage,
 )
-from agentrail.protocols.decisions import ClientDecision
+from agentrail.protocols.decisions import ClientDecision, question_words
 from agentrail.protocols.openai_requests import (
     OpenAiAsked,
     OpenAiPlan,
@@ -54,7 +54,7 @@ from agentrail.protocols.response_changes import (
     TakenBack,
 )
 from agentrail.protocols.response_state import Bridge, Response
-from agentrail.wire.operations import ApproveArguments, RejectBody, RespondBody
+from agentrail.wire.operations import RespondBody, decide_approval
 
 Frames: TypeAlias = tuple[Frame, ...]
 
@@ -113,10 +113,8 @@ def _show(own: Completion, change: ResponseChange, response: Response) -> tuple[
             return own, (_chunk(own, {"reasoning_content": f"[{call.name} {arguments}]\n"}),)
         case ApprovalAsked(approval=approval) if not own.session_id:
             return _tell(own, _request_of(approval))
-        case Happened(event=events.AskUser(question=question, options=options, url=url)):
-            return _tell(
-                own, "\n".join([question, *[f"- {one}" for one in options], *([url] if url else [])])
-            )
+        case Happened(event=events.AskUser() as asked):
+            return _tell(own, question_words(asked))
         case ResponseEnd():
             return own, _last_chunks(own, change, response)
         case _:
@@ -334,6 +332,4 @@ def _decide_words(words: Sequence[UserBlock], asked: ChatAsked, status: Status) 
         refuse_request(
             "messages", "decides an approval that the last answer does not show", "approval_mismatch"
         )
-    if is_approved:
-        return tuple([ApproveArguments(approval_id=one) for one in shown])
-    return tuple([RejectBody(approval_id=one, reason=reason, auto_resume=True) for one in shown])
+    return tuple([decide_approval(one, reason, is_approved=is_approved) for one in shown])

@@ -16,7 +16,7 @@ from agentrail import events
 from agentrail.core.session.views import Status
 from agentrail.core.values.toolbox import read_call
 from agentrail.messages import AssistantMessage, Message, SessionId, Text, Thinking, TokenUsage, UserMessage
-from agentrail.protocols.decisions import ClientDecision
+from agentrail.protocols.decisions import ClientDecision, question_words
 from agentrail.protocols.openai_requests import (
     OpenAiAsked,
     OpenAiPlan,
@@ -47,7 +47,7 @@ from agentrail.protocols.response_changes import (
     TakenBack,
 )
 from agentrail.protocols.response_state import Bridge, Response
-from agentrail.wire.operations import ApproveArguments, RejectBody
+from agentrail.wire.operations import decide_approval
 
 ResponseFrames: TypeAlias = tuple[Frame, ...]
 
@@ -126,10 +126,10 @@ def _show(own: Responding, change: ResponseChange, response: Response) -> Respon
         case ApprovalAsked(approval=approval) if not own.is_nameless:
             item = {"id": approval.id, "type": "mcp_approval_request", "server_label": _LABEL}
             return _whole(own, {**item, "name": approval.tool, "arguments": json_text(approval.arguments)})
-        case Happened(event=events.AskUser(ref=ref, question=question, options=options)):
-            text = "\n".join([question, *[f"- {one}" for one in options]])
+        case Happened(event=events.AskUser() as asked):
+            text = question_words(asked)
             facts: Mapping[str, Any] = {"content_index": 0, "text": text, "logprobs": []}
-            return _whole(own, _item(f"q_{ref}", text), ("output_text.done", facts))
+            return _whole(own, _item(f"q_{asked.ref}", text), ("output_text.done", facts))
         case ResponseEnd():
             is_shown = max(own.last, own.after) >= 0
             own, first = (own, ()) if is_shown else _events(own, *_statuses(own, "in_progress", "created"))
@@ -412,12 +412,9 @@ def decide_response(asked: ResponseAsked, status: Status | None, past: Sequence[
         if asked.verdicts:
             refuse_request("input", "decides an approval of no session", "approval_unknown")
         return asked.begin()
-    decisions: list[ClientDecision] = []
-    for name, (is_approved, reason) in asked.verdicts.items():
-        if is_approved:
-            decisions.append(ApproveArguments(approval_id=name))
-        else:
-            decisions.append(RejectBody(approval_id=name, reason=reason, auto_resume=True))
+    decisions: list[ClientDecision] = [
+        decide_approval(name, reason, is_approved=yes) for name, (yes, reason) in asked.verdicts.items()
+    ]
     if asked.results:
         decisions += check_results(asked.results, status, past, "input")
     words = [block for one in asked.messages if isinstance(one, UserMessage) for block in one.content]

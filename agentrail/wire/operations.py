@@ -115,6 +115,15 @@ class RejectBody(Value, frozen=True, kw_only=True):
     auto_resume: bool = False
 
 
+def decide_approval(
+    approval_id: str, reason: str | None, edits: dict[str, Any] | None = None, *, is_approved: bool
+) -> ApproveArguments | RejectBody:
+    """Return the decision on an approval, after which the session continues."""
+    if is_approved:
+        return ApproveArguments(approval_id=approval_id, arguments=edits)
+    return RejectBody(approval_id=approval_id, reason=reason, auto_resume=True)
+
+
 REJECT: Final[Operation[None]] = Operation(
     name="reject",
     takes=RejectBody,

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from agentrail import events
 from agentrail.messages import ApprovalId, AssistantMessage, CallId, QuestionRef, SessionId, Text, TokenUsage
 from agentrail.protocols import acp
+from agentrail.protocols.decisions import question_words
 from agentrail.protocols.response_changes import CallEnded, CallShown, Happened, MessageCompleted, ShownCall
 from agentrail.protocols.response_state import Response
 from agentrail.wire.operations import ApproveArguments, DeclineBody, RejectBody, RespondBody
@@ -180,7 +181,7 @@ def test_requests_are_of_the_official_types():
         acp.question_request(VIEW, "c1", ASKED),
         acp.question_request(VIEW, "", FORM),
         acp.question_request(VIEW, "", LINK),
-        acp.question_words("s", LINK),
+        acp.said_in_words("s", question_words(LINK)),
         *acp.user_chunks("s", (Text(text="x"),)),
         acp.commands_update("s", [("help", "Help.", ""), ("model", "Model.", "[name]")]),
     ]

@@ -166,6 +166,15 @@ def test_each_end_has_its_status_and_its_items(given, last, status, items):
     assert [item["type"] for item in response["output"]] == items
 
 
+def test_a_question_has_its_options_and_its_link():
+    """A user who has to log in somewhere finds the address here alone."""
+    asked = events.AskUser(
+        ref=QuestionRef("q1"), question="Log in.", options=("a",), url="https://x.example", call_id=CALL
+    )
+    (item,) = shown(*BEGIN, asked, END)[-1]["response"]["output"]
+    assert item["content"][0]["text"] == "Log in.\n- a\nhttps://x.example"
+
+
 def test_what_was_taken_back_is_incomplete_and_not_part_of_the_response():
     """And the new text is another item."""
     again = (ASK, events.MessageStart(), HELLO, END)

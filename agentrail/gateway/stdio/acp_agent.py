@@ -32,6 +32,7 @@ from agentrail.host.request_run import WhenBusy
 from agentrail.messages import Image, Text, UserBlock
 from agentrail.otp.exits import keep
 from agentrail.protocols import acp
+from agentrail.protocols.decisions import question_words
 from agentrail.protocols.error_shapes import INVALID_PARAMS, METHOD_NOT_FOUND, json_rpc_error
 from agentrail.protocols.response_changes import Frame
 from agentrail.protocols.response_state import text_of_handled
@@ -144,7 +145,7 @@ class AcpAgent:
         elif self._connection.has("elicitation", "form" if asked.url is None else "url"):
             frame = acp.question_request(found.view, call_id, asked)
         else:
-            await self._connection.send(acp.question_words(found.view.session_id, asked))
+            await self._connection.send(acp.said_in_words(found.view.session_id, question_words(asked)))
             found.ask_in_words(asked)
             return
         if frame["id"] in found.asked:  # it is still open
@@ -343,7 +344,7 @@ class AcpAgent:
             await self._host.respond(session_id, question.ref, words, EDITOR)
             found.words = [one for one in found.words if one is not question]
             if found.words:  # shown again, because the next prompt answers it
-                await self._connection.send(acp.question_words(session_id, found.words[0]))
+                await self._connection.send(acp.said_in_words(session_id, question_words(found.words[0])))
             return None
         earlier = found.prompts[: found.prompts.index(prompt)]
         if earlier and found.when_busy == "interrupt":
