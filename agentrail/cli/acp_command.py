@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import trio
 from cyclopts import Parameter
 
-from agentrail.cli.config_setup import (
-    MODEL_VARIABLE,
-    AgentOption,
-    ConfigFiles,
-    read_setup,
-    write_faults,
-    write_notice,
-)
+from agentrail.cli.config_setup import MODEL_VARIABLE, AgentOption, ConfigFiles, read_setup, write_notice
 from agentrail.cli.ctrl_c import stop_signals
 from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
@@ -60,7 +53,7 @@ def serve_editor(
     try:  # otherwise an editor has been told of the faults
         read_setup(files, agent)
     except AgentrailError as error:
-        write_faults(error)
+        write_error(describe_error(error))
         return Exit.USAGE
     return Exit.DONE
 

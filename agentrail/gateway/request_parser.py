@@ -629,3 +629,17 @@ async def wait_left(receive: AsgiReceive) -> None:
     """Wait until the client disconnects, after the body of its call was read. Always a checkpoint."""
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+LINGER_SECONDS: Final = 1.0
+"""Time during which a connection that is about to close still reads and discards input."""
+
+LINGER_STEP_SECONDS: Final = 0.1
+"""Silence that ends this early."""
+
+
+async def linger(heard_at: Callable[[], float]) -> None:
+    """Let a sending client read the last message: closing with unread bytes resets the connection, and the message would be lost."""
+    until = trio.current_time() + LINGER_SECONDS
+    while trio.current_time() < min(until, heard_at() + LINGER_STEP_SECONDS):  # noqa: ASYNC110 - silence has no event
+        await trio.sleep(LINGER_STEP_SECONDS / 2)

@@ -30,7 +30,7 @@ from wsproto.events import CloseConnection, Message, Ping, Pong
 from agentrail.config.key_filter import shown_address
 from agentrail.errors import OptionError
 from agentrail.file_systems import fault_of_reading
-from agentrail.gateway.request_parser import AsgiApp
+from agentrail.gateway.request_parser import LINGER_STEP_SECONDS, AsgiApp, linger
 from agentrail.host.quotas import Pace, decide_draw
 from agentrail.logs import Logger
 from agentrail.otp.exits import keep
@@ -43,15 +43,6 @@ from agentrail.wire.server_frames import CloseCode
 
 FRAMES: Final = Pace(500, 1.0, 500)
 """Rate limit on WebSocket frames: parts of messages, pings and pongs. Commands have their own, lower limit."""
-
-_LINGER_SECONDS: Final = 1.0
-"""Time during which a refused WebSocket, or a call that is answered before its body came, still reads and discards input.
-
-Closing a connection with unread bytes resets it, and our last message would be lost.
-"""
-
-_LINGER_STEP_SECONDS: Final = 0.1
-"""Silence that ends this early."""
 
 _BARE_END: Final = re.compile(rb"(?<!\r)\n|\r(?!\n)")
 _FOLDED: Final = re.compile(rb"\n[ \t]")
@@ -153,7 +144,7 @@ class StrictHttp(H11Protocol):
     async def stream_send(self, event: StreamEvent) -> None:
         """Send a part of an answer. One that does not wait for the body of its request announces the end of the connection."""
         if isinstance(event, Response):
-            with trio.move_on_after(_LINGER_STEP_SECONDS):  # most bodies come right after their head
+            with trio.move_on_after(LINGER_STEP_SECONDS):  # most bodies come right after their head
                 while self.connection.their_state is SEND_BODY:  # noqa: ASYNC110 - h11 has no event
                     await trio.sleep(0.002)
             if self.connection.their_state is SEND_BODY:
@@ -165,9 +156,7 @@ class StrictHttp(H11Protocol):
             self._is_answered, self._heard_at = True, trio.current_time()
             self._taking.cancel(reason="the application has answered, and reads no more")
             self.stream.app_put = None  # full perhaps, and no one takes from it
-            until = trio.current_time() + _LINGER_SECONDS
-            while trio.current_time() < min(until, self._heard_at + _LINGER_STEP_SECONDS):  # noqa: ASYNC110 - silence has no event
-                await trio.sleep(_LINGER_STEP_SECONDS / 2)
+            await linger(lambda: self._heard_at)
         if self.connection.our_state is DONE and self.connection.their_state is DONE:
             self._head = bytes(self.connection.trailing_data[0])  # the beginning of the next request
         await super()._maybe_recycle()
@@ -262,10 +251,8 @@ class StrictSocket(WSStream):
         self.task_group.spawn(self._linger, self._lingering)
 
     async def _linger(self, scope: trio.CancelScope) -> None:
-        until = trio.current_time() + _LINGER_SECONDS
         with scope:
-            while trio.current_time() < min(until, self._heard_at + _LINGER_STEP_SECONDS):  # noqa: ASYNC110 - silence has no event
-                await trio.sleep(_LINGER_STEP_SECONDS / 2)
+            await linger(lambda: self._heard_at)
         if not scope.cancelled_caught:
             await self._end()
 

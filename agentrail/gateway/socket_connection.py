@@ -17,7 +17,7 @@ from agentrail.gateway.authorization import UNAUTHORIZED, CallHead, checked, req
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, answer_to, error_answer
 from agentrail.gateway.idempotency import CommandMemory, CommandOutcome
 from agentrail.gateway.path_endpoint import Gateway
-from agentrail.gateway.request_parser import AsgiReceive, AsgiSend
+from agentrail.gateway.request_parser import AsgiReceive, AsgiSend, linger
 from agentrail.gateway.socket_calls import SocketCommand, call_of_command, carry_out, charge_command
 from agentrail.gateway.socket_frames import (
     USUAL_HEARTBEAT_SECONDS,
@@ -123,12 +123,6 @@ HELLO_SECONDS: Final = 5.0
 
 STUCK_SECONDS: Final = 30.0
 """Time limit for writing one frame."""
-
-LINGER_SECONDS: Final = 1.0
-"""Time during which a closing socket still reads and discards input."""
-
-LINGER_STEP_SECONDS: Final = 0.1
-"""Silence that ends this early."""
 
 MAX_MALFORMED: Final = 3
 """Malformed frames tolerated before the socket is closed."""
@@ -256,18 +250,12 @@ class OpenSocket:
                 if sent % TURN_EVERY == 0:
                     await trio.lowlevel.checkpoint()  # a write after the client has left does not block
             elif self.queue.closing is not None:
-                await self._linger()
+                await linger(lambda: self._heard_at)
                 await self._write({"type": "websocket.close", "code": int(self.queue.closing)})
                 return
             else:
                 self._has_frames = trio.Event()
                 await self._has_frames.wait()
-
-    async def _linger(self) -> None:
-        """Let a sending client read the reason: closing with unread bytes would lose the last frame."""
-        until = trio.current_time() + LINGER_SECONDS
-        while trio.current_time() < min(until, self._heard_at + LINGER_STEP_SECONDS):  # noqa: ASYNC110 - silence has no event
-            await trio.sleep(LINGER_STEP_SECONDS / 2)
 
     async def _write(self, message: dict[str, Any]) -> None:
         self._writing_since = trio.current_time()
@@ -350,13 +338,11 @@ class OpenSocket:
                 self._put(encode_plain(Pong(n=frame.n)))
             else:
                 self._begin(frame, self.principal, nursery)
-        except FrameMalformed as refused:
-            self._malformed += 1
+        except FrameRefused as refused:
+            self._malformed += isinstance(refused, FrameMalformed)
             self._put(refusal_frame(refused.frame_id, refused.answer))
             if self._malformed >= MAX_MALFORMED:
                 self.close(CloseCode.MALFORMED)
-        except FrameRefused as refused:
-            self._put(refusal_frame(refused.frame_id, refused.answer))
 
     def _is_in_time(self) -> bool:
         limit = self.gateway.limits.commands_per_second

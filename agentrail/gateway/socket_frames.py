@@ -166,18 +166,14 @@ OF_CLIENT: Final[Mapping[str, type[OwnFrame]]] = {
 """Client frames other than commands, by type."""
 
 
-class FrameMalformed(CallRefused):
-    """A frame that is binary, no JSON object, or of an unknown type. The third one closes the socket."""
-
+class FrameRefused(CallRefused):
     def __init__(self, answer: ErrorAnswer, frame_id: FrameId | None = None) -> None:
         super().__init__(answer)
         self.frame_id = frame_id
 
 
-class FrameRefused(CallRefused):
-    def __init__(self, answer: ErrorAnswer, frame_id: FrameId | None) -> None:
-        super().__init__(answer)
-        self.frame_id = frame_id
+class FrameMalformed(FrameRefused):
+    """A frame that is binary, no JSON object, or of an unknown type. The third one closes the socket."""
 
 
 def decode_frame(text: bytes, limits: Limits, commands: frozenset[str]) -> ClientFrame:
