@@ -6,6 +6,7 @@ Unknown fields are rejected, so that reading a newer version fails. `gc=False`: 
 import re
 from collections.abc import Callable
 from functools import partial
+from itertools import repeat
 from threading import RLock
 from typing import Any, Final, TypeVar, overload
 
@@ -54,7 +55,7 @@ class Value(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
 
 def always_encoded(default: T) -> T:
     """Return a field of a Struct with `omit_defaults` that is encoded even if it has its default."""
-    return msgspec.field(default_factory=lambda: default)
+    return msgspec.field(default_factory=repeat(default).__next__)  # without a frame, unlike a lambda
 
 
 class TaggedValue(Value, frozen=True, tag_field="kind", tag=tag_name):
