@@ -27,6 +27,7 @@ from hypercorn.utils import parse_socket_addr
 from wsproto.connection import ConnectionState as SocketState
 from wsproto.events import CloseConnection, Message, Ping, Pong
 
+from agentrail.actors.deferred_error import Kept
 from agentrail.config.key_filter import shown_address
 from agentrail.errors import OptionError
 from agentrail.file_systems import fault_of_reading
@@ -395,18 +396,18 @@ async def serve_app(  # noqa: PLR0913 - the application, its address and its end
         task_status: Started when calls are answered.
 
     Raises:
-        BaseException: The exception of the application's lifespan, the same object.
+        BaseException: The exception of the application's lifespan or of `stop`, the same object. Either ends the server.
 
     Cancellation: Connections are cancelled and cut, and the lifespan is cancelled; both have ended when it
         raises.
     """
     lifespan = _Lifespan(app)
+    server = _Server(app, limits, tls, lifespan.state, _config_of(limits))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lifespan.run, nursery.cancel_scope)
         try:
             await lifespan.is_begun.wait()
             if lifespan.failure is None:
-                server = _Server(app, limits, tls, lifespan.state)
                 await server.serve(listeners, stop, task_status)
             await lifespan.end()
         finally:
@@ -414,6 +415,7 @@ async def serve_app(  # noqa: PLR0913 - the application, its address and its end
                 await trio.aclose_forcefully(listener)
     if lifespan.failure is not None:
         raise lifespan.failure
+    server.failure.release()
 
 
 @define(eq=False)
@@ -463,21 +465,20 @@ class _Lifespan:
                 pass
 
 
+@define(eq=False)
 class _Server:
     """The connections of one application."""
 
-    def __init__(
-        self, app: AsgiApp, limits: ConnectionLimits, tls: ssl.SSLContext | None, state: Mapping[str, Any]
-    ) -> None:
-        self._app = app
-        self._limits = limits
-        self._tls = tls
-        self._state = state
-        self._config = _config_of(limits)
-        self._context = WorkerContext(None)
-        self._open: dict[trio.SocketStream, None] = {}
-        self._failed = 0
-        self._told_at = float("-inf")
+    _app: AsgiApp
+    _limits: ConnectionLimits
+    _tls: ssl.SSLContext | None
+    _state: Mapping[str, Any]
+    _config: Config
+    failure: Kept = field(init=False, factory=Kept)
+    _context: WorkerContext = field(init=False, factory=partial(WorkerContext, None))
+    _open: dict[trio.SocketStream, None] = field(init=False, factory=dict)
+    _failed: int = field(init=False, default=0)
+    _told_at: float = field(init=False, default=float("-inf"))
 
     async def serve(
         self,
@@ -494,7 +495,8 @@ class _Server:
                     )
                     await accepting.start(serve)
                     task_status.started()
-                    await stop()
+                    with self.failure:  # raised when the lifespan has ended too
+                        await stop()
                     accepting.cancel_scope.cancel(reason="the server stops")
                 await self._context.terminated.set()
                 connections.cancel_scope.deadline = trio.current_time() + self._limits.grace_seconds

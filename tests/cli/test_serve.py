@@ -1,5 +1,6 @@
 """`agentrail serve`: what the command line may ask for, and how a server is stopped."""
 
+import os
 import re
 import signal
 import sys
@@ -268,6 +269,19 @@ async def test_an_application_is_served_until_a_signal(tmp_path):
                 assert b"hello" in b"".join([bytes(piece) async for piece in stream])
             process.send_signal(signal.SIGTERM)
             assert await process.wait() == 0
+
+
+async def test_an_address_that_cannot_be_printed_ends_the_server_with_the_reason(tmp_path):
+    """A full disk was reported as a bug of agentrail, because a nursery groups what its block raises."""
+    variables = {"AGENTRAIL_DATA_DIR": str(tmp_path), "AGENTRAIL_SANDBOX_TOKEN": "a" * 20}
+    for words in (("serve",), ("sandbox", "serve")):
+        full = os.open("/dev/full", os.O_WRONLY)
+        async with open_process(*words, "--port", "0", stdout=full, cwd=tmp_path, **variables) as process:
+            os.close(full)
+            assert await process.wait() == 1
+            told = await read_all(process.stderr)
+        assert told.endswith("agentrail: the output cannot be written: No space left on device.\n")
+        assert "bug" not in told
 
 
 SLOW = """

@@ -278,6 +278,24 @@ async def test_what_the_lifespan_raises_leaves_the_server_as_it_is(error, when):
         listeners[0].socket.getsockname()
 
 
+async def test_what_a_stop_raises_ends_the_server_in_order():
+    """That very object, in no group, after the calls and the lifespan have ended: the address may have been told to a full disk."""
+    app, error = App(), ValueError("no space")
+    (listener,) = listeners = await open_listeners("127.0.0.1", 0)
+
+    async def stop():
+        async with await trio.open_tcp_stream(*addresses_of(listeners)[0]) as stream:
+            await stream.send_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            await read_ok(stream)
+        raise error
+
+    with pytest.raises(ValueError, match=r"no space") as caught:
+        await serve_app(app, listeners, stop)
+    assert caught.value is error
+    assert app.seen == ["begun", "/", "over"]
+    assert listener.socket.fileno() == -1
+
+
 async def test_an_application_that_says_only_that_it_failed_is_not_served():
     """As ASGI lets it."""
 
