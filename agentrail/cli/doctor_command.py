@@ -54,7 +54,7 @@ from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.run_options import BaseUrl, Model
 from agentrail.cli.serve_options import ServeFlags, decide_serving, show_serving
 from agentrail.cli.storage_options import DEFAULT_STORE, STORE_VARIABLE, DataDirectory
-from agentrail.cli.store_access import all_sessions, is_process_there
+from agentrail.cli.store_access import all_sessions
 from agentrail.cli.text_output import print_text
 from agentrail.config.settings import Settings
 from agentrail.distribution import IMPORT_NAME, NAME, find_foreign, install_command
@@ -133,7 +133,7 @@ def _look_at_file(path: Path) -> tuple[Finding, ...]:
             store.close()
         size = sum(one.stat().st_size for one in (path, *beside(path)) if one.exists())
         pid = writer_of(path)
-        by = f", written by process {pid}" if pid is not None and is_process_there(pid) else ""
+        by = f", written by process {pid}" if pid is not None else ""
         text = f"{path}: {len(sessions)} sessions, {show_bytes(size)}, not damaged{by}"
         return (Finding(name="store", verdict="good", text=text), *activity)
     place = _nearest(path.parent)

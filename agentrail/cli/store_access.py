@@ -172,26 +172,14 @@ class Owners:
     @staticmethod
     def of(store: Store, *, lease_ms: int = 15_000) -> "Owners":
         path = getattr(store, "path", None)
-        if isinstance(path, Path):
-            pid = writer_of(path)
-            if pid is None or not is_process_there(pid):
-                return Owners(alive=frozenset())
+        if isinstance(path, Path) and writer_of(path) is None:
+            return Owners(alive=frozenset())
         now = store.now_ms()
         alive = [node.id for node in store.nodes() if may_run(node, now=now, lease=lease_ms)]
         return Owners(alive=frozenset(alive))
 
     def owns(self, stored: StoredSession) -> bool:
         return stored.node in self.alive
-
-
-def is_process_there(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 # --- replaying a journal

@@ -36,7 +36,7 @@ _TROUBLE: Final[Mapping[type[apsw.Error], str]] = {
     apsw.FullError: "the disk is full",
     apsw.IOError: "the disk could not be read or written",
     apsw.CantOpenError: "the file cannot be opened",
-    apsw.ReadOnlyError: "the file cannot be written",
+    apsw.ReadOnlyError: "the file or its directory cannot be written",
     apsw.PermissionsError: "access to the file is denied",
     apsw.BusyError: "another connection has locked it",
     apsw.LockedError: "another connection has locked it",

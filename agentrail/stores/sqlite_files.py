@@ -4,11 +4,12 @@ The store file is never opened here: closing it would drop SQLite's locks on it 
 """
 
 import datetime
+import errno
 import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
@@ -21,8 +22,8 @@ from agentrail.structs import decoder_of
 class _Writer(msgspec.Struct, frozen=True, kw_only=True):
     """Contents of a lock file."""
 
-    pid: int
-    since_ms: int
+    pid: Annotated[int, msgspec.Meta(gt=0, lt=2**31)]
+    since_ms: Annotated[int, msgspec.Meta(ge=0, lt=10**14)]  # up to the year 5138
     agentrail: str = "writes the store beside this file"
 
 
@@ -34,12 +35,15 @@ def make_data_directory(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)
+    except FileExistsError as error:
+        raise no_store_at(path, "it is not a directory, or a link that leads to none") from error
     except OSError as error:
         raise no_store_at(path, error.strerror or str(error)) from error
 
 
 def check_place(path: Path, *, mounts: Callable[[], str] | None = None) -> None:
-    fault = fault_of_file_place(path, mounts=mounts)
+    is_loop = path.is_symlink() and not path.exists()  # once resolved, no other link leads to nothing
+    fault = os.strerror(errno.ELOOP) if is_loop else fault_of_file_place(path, mounts=mounts)
     if fault is not None:
         raise no_store_at(path, fault)
 
@@ -74,15 +78,12 @@ class WriteLock:
             # the mark.
             os.pwrite(self._file, text, 0)
             os.ftruncate(self._file, len(text))
-        except BlockingIOError as error:
-            writer = _read_writer(self.path)
+        except BaseException as error:
             self.release()
-            raise _in_use(store, writer) from error
-        except OSError as error:
-            self.release()
-            raise no_store_at(store, error.strerror or str(error)) from error
-        except BaseException:
-            self.release()
+            if isinstance(error, BlockingIOError):
+                raise _in_use(store) from error
+            if isinstance(error, OSError):
+                raise no_store_at(store, error.strerror or str(error)) from error
             raise
 
     def release(self) -> None:
@@ -110,9 +111,17 @@ def has_lock_file(store: Path) -> bool:
 
 
 def writer_of(store: Path) -> int | None:
-    """Return the process that last wrote a store, which may have ended."""
+    """Return the process that last wrote a store, or None if it has ended."""
     writer = _read_writer(lock_path(store))
-    return None if writer is None else writer.pid
+    if writer is None:
+        return None
+    try:
+        os.kill(writer.pid, 0)
+    except ProcessLookupError:
+        return None
+    except PermissionError:
+        pass  # it runs as another user
+    return writer.pid
 
 
 def _read_writer(path: Path) -> _Writer | None:
@@ -122,9 +131,9 @@ def _read_writer(path: Path) -> _Writer | None:
         return None  # there is none, or it has just started and has not written yet
 
 
-def _in_use(store: Path, writer: _Writer | None) -> StoreInUse:
+def _in_use(store: Path) -> StoreInUse:
     by, since = "another process", ""
-    if writer is not None:
+    if (writer := _read_writer(lock_path(store))) is not None:
         at = datetime.datetime.fromtimestamp(writer.since_ms / 1000, datetime.UTC)
         by, since = f"process {writer.pid}", f" since {at:%Y-%m-%d %H:%M:%S} UTC"
     message = f"the store {os.fspath(store)!r} is written by {by}{since}: read-only commands work meanwhile; to write, stop it first"

@@ -1,5 +1,6 @@
 """The files of `SqliteStore`: who may read and write them, and what is no store or no place for one."""
 
+import errno
 import gzip
 import json
 import os
@@ -22,8 +23,9 @@ from agentrail.file_systems import file_system_of
 from agentrail.stores.recall_sqlite import SqliteRecall
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.stores.sqlite_connections import check_sqlite
-from agentrail.stores.sqlite_files import WriteLock, lock_path
+from agentrail.stores.sqlite_files import WriteLock, lock_path, writer_of
 from agentrail.stores.sqlite_schema import SCHEMA, StoreSchema
+from agentrail.stores.store_names import open_store
 from agentrail.testing.models import ScriptedModel, says
 from agentrail.testing.store_rules.trial import session_ids
 from tests.stores.rig import following, opening
@@ -200,6 +202,25 @@ def test_a_lock_that_says_nothing_yet_is_a_lock(path):
     SqliteStore(path).close()
 
 
+@pytest.mark.parametrize(
+    "held",
+    [
+        b'{"pid":4611686018427387904,"since_ms":1}',
+        b'{"pid":1,"since_ms":9223372036854775807}',
+        b'{"pid":-1,"since_ms":1}',
+    ],
+)
+def test_a_lock_file_that_was_damaged_names_no_process(path, held):
+    """A number that no process or date has was reported as a bug: "signed integer is greater than maximum"."""
+    lock = WriteLock(path, since_ms=1)
+    assert writer_of(path) == os.getpid()
+    lock_path(path).write_bytes(held)
+    with pytest.raises(StoreInUse, match="written by another process: read-only"):
+        WriteLock(path, since_ms=1)
+    assert writer_of(path) is None
+    lock.release()
+
+
 def test_a_place_where_no_store_can_be_is_refused_before_anything_is_made(tmp_path, monkeypatch):
     """The path, the reason, and what to do."""
     with pytest.raises(StoreUnavailable, match=r"nowhere/s\.db': the directory does not exist; .*--data-dir"):
@@ -225,6 +246,21 @@ def test_a_store_replaces_no_device_or_pipe(tmp_path):
     assert pipe.is_fifo()
     with pytest.raises(StoreUnavailable, match="there is no such file"):
         SqliteStore(loop, read_only=True)
+    with pytest.raises(StoreUnavailable, match=os.strerror(errno.ELOOP)):
+        SqliteStore(loop)
+    assert loop.is_symlink()
+    (target := tmp_path / "later").with_name("link").symlink_to(target)
+    SqliteStore(tmp_path / "link").close()
+    assert target.is_file()
+
+
+def test_a_data_directory_that_is_no_directory_is_refused_by_that_reason(tmp_path):
+    """A file, or a link to nothing: "File exists" did not say what to correct."""
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for name in ("file", "link"):
+        with pytest.raises(StoreUnavailable, match="it is not a directory, or a link that leads to none"):
+            open_store("sqlite:", tmp_path / name)
 
 
 def mounts_of(*pairs):
