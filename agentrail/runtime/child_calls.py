@@ -164,7 +164,7 @@ def decide_answer(end: Event | None, last_text: str, *, sources: tuple[str, ...]
 
 def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: str) -> SessionCell:
     data, ports, request = parent.state.data, parent.ports, task.request
-    agent = ports.agents.get(task.agent, GENERAL)
+    agent = ports.agents.get(task.effect.agent, GENERAL)
     own_id = f"{ports.session_id}{task.own_name}"
     session_id = SessionId(own_id if len(own_id) <= MAX_SESSION_ID_CHARACTERS else fresh_id)
     path = (*data.config.path, session_id)

@@ -140,10 +140,6 @@ class ChildWork:
     number: int | None = None
 
     @property
-    def agent(self) -> str:
-        return self.effect.agent
-
-    @property
     def own_name(self) -> str:
         number = "" if self.number is None else f".{self.number}"
         return f".{self.effect.call_id}{number}"
@@ -159,10 +155,6 @@ class ChildWork:
 @frozen(kw_only=True)
 class AgentWork:
     effect: StartAgent
-
-    @property
-    def agent(self) -> str:
-        return self.effect.agent
 
     @property
     def own_name(self) -> str:

@@ -179,7 +179,8 @@ def _owners(given: Any) -> Iterator[object]:
 def _values_of(owner: object) -> Mapping[str, Any]:
     if isinstance(owner, CellType):
         return {} if owner == CellType() else {"cell_contents": owner.cell_contents}
-    return vars(owner)
+    slots = (name for cls in type(owner).__mro__ for name in vars(cls).get("__slots__", ()))
+    return {**vars(owner), **{name: getattr(owner, name) for name in slots if hasattr(owner, name)}}
 
 
 def _values_now(owners: Iterable[object]) -> LoadedValues:
@@ -187,8 +188,14 @@ def _values_now(owners: Iterable[object]) -> LoadedValues:
 
 
 def _containers_in(values: Mapping[str, Any]) -> list[tuple[Any, Any]]:
-    own = (value for name, value in values.items() if not name.startswith("__"))
-    return [(value, copy.copy(value)) for value in own if type(value) in _CONTAINERS]
+    found: dict[int, tuple[Any, Any]] = {}
+    waiting = [value for name, value in values.items() if not name.startswith("__")]
+    while waiting:  # also those inside of others
+        value = waiting.pop()
+        if type(value) in _CONTAINERS and id(value) not in found:
+            found[id(value)] = value, copy.copy(value)
+            waiting += value.values() if isinstance(value, dict) else value
+    return list(found.values())
 
 
 def _put_back(loaded: LoadedValues) -> LoadedValues:

@@ -11,6 +11,7 @@ import time
 from contextlib import nullcontext
 from contextvars import ContextVar
 from queue import SimpleQueue
+from typing import Any
 
 import attrs
 import msgspec
@@ -311,6 +312,9 @@ def test_values_of_the_caller_and_databases_are_found(reads, name):
 
 LAST = ""
 NAMES: list[str] = []
+TREE: dict[str, list[list[str]]] = {"leaves": [[]]}
+ENDLESS: list[Any] = []
+ENDLESS.append(ENDLESS)
 
 
 class Remembers(p.Plugin[int]):
@@ -371,6 +375,24 @@ class InAttribute(Remembers):
         return self.last
 
 
+class InNestedList(Remembers):
+    def keep(self, name):
+        TREE["leaves"][0].append(name)
+
+    def kept(self):
+        return len(TREE["leaves"][0])
+
+
+class InSlot(Remembers):
+    __slots__ = ("held",)
+
+    def keep(self, name):
+        self.held = name
+
+    def kept(self):
+        return getattr(self, "held", "")
+
+
 def in_variable():
     """Make a plugin with a variable of this function."""
     last, is_begun = {}, False
@@ -398,7 +420,7 @@ class Memo(Remembers):
         return self.words.setdefault("shell", "SHELL")
 
 
-HIDES = (InGlobal, InList, InClass, InAttribute, InAttribute(), in_variable())
+HIDES = (InGlobal, InList, InNestedList, InClass, InAttribute, InAttribute(), InSlot(), in_variable())
 
 
 @pytest.mark.parametrize("plugin", HIDES, ids=lambda one: one.name)
