@@ -127,9 +127,9 @@ class Address(Unique):
         for place, (held, is_owed) in enumerate(self._held):
             if held is event and not is_owed:
                 del self._held[place]
-                break
-        if not self._held:
-            self.look()  # it stops waiting for an instance
+                if not self._held:
+                    self.look()  # it stops waiting for an instance
+                return
 
     def take_back(self, events: Iterable[Sent]) -> None:
         """Take back unhandled messages that an instance had accepted through this address. They are delivered first."""

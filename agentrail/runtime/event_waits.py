@@ -129,7 +129,8 @@ class EventWait:
     def _look_at_end(self, event: Event) -> None:
         if isinstance(event, AgentEnd):
             raise EventMissed(self._said("the cycle finished"))
-        raise_failure(event)
+        if type(event) in TERMINAL:
+            raise_failure(event)
 
     def _said(self, why: str) -> str:
         return f"{why}, and no {self._meant.name} came: prompt first, and wait while the cycle runs; or subscribe, for events outside of a cycle"
