@@ -76,7 +76,6 @@ def simulate(  # noqa: PLR0913 - the options of a command
 ) -> Exit:
     send_logs_to_stderr(debug=debug)
     try:
-        _check_extras()
         if list_faults:
             return print_text(_faults())
         if file is not None:
@@ -91,15 +90,9 @@ def simulate(  # noqa: PLR0913 - the options of a command
         return _live_all(works, shows_census=census, as_json=as_json)
     except _Faulty as error:
         write_error(f"{error}.")
-        return Exit.USAGE
-
-
-def _check_extras() -> None:
-    try:
-        from agentrail.testing.simulation import worlds  # noqa: F401 - whether it can be imported
     except ModuleNotFoundError as error:
-        message = f"simulate needs {error.name}: {install_command('gateway')} and pip install hypothesis"
-        raise _Faulty(message) from error
+        write_error(f"simulate needs {error.name}: {install_command('gateway')} and pip install hypothesis.")
+    return Exit.USAGE
 
 
 def _name_of(scenario: str, against: str | None, begin: str | None, store: str, faults: str) -> str:

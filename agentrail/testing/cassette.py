@@ -10,7 +10,7 @@ headers or keys, and texts that look like a key are scrubbed.
 import json
 import os
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +27,7 @@ from agentrail.errors import BadRequest, CodecError, ErrorInfo, OptionError, Pro
 from agentrail.events import AgentEnd
 from agentrail.messages import TokenUsage, UserMessage
 from agentrail.structs import converter_of, picked_fields
+from agentrail.testing.differences import first_difference
 
 SCRUBBED: Final = "[scrubbed]"
 
@@ -149,7 +150,7 @@ class CassetteModel:
             message = f"the cassette {str(self._path)!r} is empty: delete it, and record it again"
             raise BadRequest(message)
         expected = self._tape[min(self._next, len(self._tape) - 1)].request
-        difference = next(_differences(expected, asked, "request"))
+        difference = _difference(expected, asked)
         where = f"request {self._next + 1} of {len(self._tape)} in {str(self._path)!r}"
         message = f"{where} differs: {difference}. If that is intended, delete the file and record it again"
         raise BadRequest(message)
@@ -226,18 +227,11 @@ def _plain(request: ModelRequest) -> dict[str, Any]:
     }
 
 
-def _differences(recorded: Any, asked: Any, path: str) -> Iterator[str]:
-    """Yield the places where two values differ, in order."""
-    if isinstance(recorded, dict) and isinstance(asked, dict) and recorded.keys() == asked.keys():
-        for key, value in recorded.items():
-            yield from _differences(value, asked[key], f"{path}.{key}")
-    elif isinstance(recorded, list) and isinstance(asked, list):
-        for position, (one, other) in enumerate(zip(recorded, asked, strict=False)):
-            yield from _differences(one, other, f"{path}[{position}]")
-        if len(recorded) != len(asked):
-            yield f"{path} has {len(recorded)} entries in the cassette and {len(asked)} now"
-    elif recorded != asked:
-        yield f"{path} is {recorded!r} in the cassette and {asked!r} now"
+def _difference(recorded: Any, asked: Any) -> str:
+    path, one, other = first_difference(recorded, asked, "request")
+    if isinstance(one, list) and isinstance(other, list):
+        return f"{path} has {len(one)} entries in the cassette and {len(other)} now"
+    return f"{path} is {one!r} in the cassette and {other!r} now"
 
 
 def _secrets_in(given: Iterable[str]) -> set[str]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
-from attrs import asdict, frozen, has
+from attrs import frozen
 
 from agentrail.core.protocol.effects import Effect, Publish, Refuse, ReplyToCaller
 from agentrail.core.session import machine
@@ -12,6 +12,7 @@ from agentrail.core.session.state import SessionData, SessionState
 from agentrail.core.stack.loaded_stack import PluginStates, Stack, compile_stack, load_stack
 from agentrail.events import SessionStart
 from agentrail.testing.checked_run import CounterExample, Run, Setup
+from agentrail.testing.differences import first_difference
 from agentrail.testing.plugin_promises import PLUGIN_PROMISES
 from agentrail.testing.plugins import PluginShelf
 from agentrail.testing.promises import PROMISES, Seen, comparable
@@ -81,30 +82,16 @@ def _state_differs(one: SessionState, other: SessionState) -> str | None:
     for name in sorted(set(SessionData.__struct_fields__) - _NOT_COMPARED):
         mine, others = getattr(one.data, name), getattr(other.data, name)
         if mine != others:
-            return _first_difference(name, mine, others)
+            left, right = (msgspec.to_builtins(value, enc_hook=_to_builtin) for value in (mine, others))
+            place, here, there = first_difference(left, right, name)
+            return f"{place} in this order: {_shown(here)}; in the other: {_shown(there)}"
     return None
 
 
-def _first_difference(place: str, one: object, other: object) -> str:
-    """Describe where two unequal values differ, down to the part that does."""
-    mine, others = _parts(one), _parts(other)
-    if mine.keys() == others.keys():
-        for name, part in mine.items():
-            if part != others[name]:
-                return _first_difference(place + name, part, others[name])
-    return f"{place} in this order: {_shown(one)}; in the other: {_shown(other)}"
-
-
-def _parts(value: object) -> dict[str, object]:
-    if isinstance(value, msgspec.Struct):
-        return {f".{name}": part for name, part in msgspec.structs.asdict(value).items()}
-    if has(type(value)):
-        return {f".{name}": part for name, part in asdict(value, recurse=False).items()}
+def _to_builtin(value: object) -> object:
     if isinstance(value, Mapping):
-        return {f"[{key!r}]": part for key, part in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return {f"[{index}]": part for index, part in enumerate(value)}
-    return {}
+        return dict(value)
+    return list(value) if isinstance(value, Sequence) else repr(value)
 
 
 def _effects_differ(effects: Sequence[Effect], others: Sequence[Effect]) -> str | None:

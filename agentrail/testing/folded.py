@@ -37,6 +37,7 @@ from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_journal import SessionJournal
 from agentrail.runtime.session_loader import PluginFinder, read_after
+from agentrail.testing.differences import first_difference
 from agentrail.testing.seams import Seam, wrapped
 
 _MAX_FAULTS: Final = 5
@@ -173,7 +174,7 @@ class _Life:
             if drift is not None:
                 return str(drift)[:_MAX_SHOWN]
             events |= dict(committed_events(walked.effects))
-        return self._fault_of_events(events) or self._fault_of_state(state)
+        return self._fault_of_events(events) or state_fault(self.state, state)
 
     def _fault_of_events(self, events: Mapping[int, Event]) -> str | None:
         first = min(events, default=self._last_event + 1)
@@ -187,13 +188,6 @@ class _Life:
                 f"event {max(events)} results from the fold, but the last published one is {self._last_event}"
             )
         return None
-
-    def _fault_of_state(self, state: SessionState) -> str | None:
-        lived, folded = encode_session(self.state), encode_session(state)
-        if lived == folded:
-            return None
-        one, other = first_difference(msgspec.json.decode(lived), msgspec.json.decode(folded))
-        return f"its state was {one} and folds to {other}"
 
 
 _NEW_BEGINNINGS: Final = frozenset({DRIFTED, REWOUND})
@@ -359,14 +353,10 @@ def _shown(event: Event | None) -> str:
     return "nothing" if event is None else repr(event)[:_MAX_SHOWN]
 
 
-def first_difference(one: Any, other: Any, path: str = "$") -> tuple[str, str]:
-    """Return the first place where two documents differ, and both values."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        for name in sorted({*one, *other}):
-            if one.get(name) != other.get(name):
-                return first_difference(one.get(name), other.get(name), f"{path}.{name}")
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        for place, (left, right) in enumerate(zip(one, other, strict=True)):
-            if left != right:
-                return first_difference(left, right, f"{path}[{place}]")
-    return f"{path}: {repr(one)[:_MAX_SHOWN]}", repr(other)[:_MAX_SHOWN]
+def state_fault(lived: SessionState, folded: SessionState) -> str | None:
+    """Return how two states of one session differ, or None."""
+    one, other = encode_session(lived), encode_session(folded)
+    if one == other:
+        return None
+    path, was, now = first_difference(msgspec.json.decode(one), msgspec.json.decode(other))
+    return f"its state was {path}: {repr(was)[:_MAX_SHOWN]} and folds to {repr(now)[:_MAX_SHOWN]}"

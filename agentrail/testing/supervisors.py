@@ -64,7 +64,7 @@ def open_nameless(  # noqa: PLR0913 - the same as `open_sessions`
     """
     return open_sessions(
         _refuse_names,
-        make_sandbox or _make_sandbox,
+        make_sandbox or (lambda _name, working_dir: LocalSandbox(working_dir)),
         host=host,
         shared=SharedStores(recall=recall, notes=notes, knowledge=knowledge, embedder=embedder),
         store=store,
@@ -82,10 +82,6 @@ def open_nameless(  # noqa: PLR0913 - the same as `open_sessions`
         ),
         reader=reader,
     )
-
-
-def _make_sandbox(_name: str, working_dir: Path) -> LocalSandbox:
-    return LocalSandbox(working_dir)
 
 
 def _refuse_names(model: str, _provider_opts: Mapping[str, Any]) -> NoReturn:

@@ -244,7 +244,7 @@ def test_a_difference_is_told_down_to_the_part_that_differs():
 
     guard = puppet("guard", 500, BeforeTool="block:no")
     counted = stacks.commute(guard, counts, examples=EXAMPLES)
-    assert counted.difference == "plugin_states['counts'].calls in this order: 0; in the other: 1"
+    assert counted.difference == "plugin_states.counts.calls in this order: 0; in the other: 1"
 
 
 @given(entries=stacks.combinations(["a", "b", "c"], 2))  # type: ignore[list-item]  # any values will do

@@ -3,18 +3,15 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-import msgspec
-
 from agentrail.core.journal.fold import Sources, drift_of, first_state, walk
 from agentrail.core.journal.record import DRIFTED, ERASED, REWOUND, Record, Tail
 from agentrail.core.protocol.signals import ChangePlugins
 from agentrail.core.session.state import SessionData, SessionState
-from agentrail.core.session.state_codec import encode_session
 from agentrail.errors import AgentrailError
 from agentrail.events import Event
 from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.session_loader import PluginFinder
-from agentrail.testing.folded import committed_events, first_difference
+from agentrail.testing.folded import committed_events, state_fault
 from agentrail.testing.simulation.facts import SessionStep
 from agentrail.testing.simulation.gods_eye import Checker, GodsEye
 from agentrail.testing.simulation.log import LineKind, LogLine
@@ -89,13 +86,10 @@ class _Shadow:
         if step is None or self._state is None:
             return None
         lived_state, folded = step.after, self._state
-        if not _is_equal(lived_state, folded, self._equal):
-            one, other = encode_session(lived_state), encode_session(folded)
-            if one != other:
-                was, now = first_difference(msgspec.json.decode(one), msgspec.json.decode(other))
-                return f"its state was {was} and folds to {now}"
-        self._equal = lived_state, folded
-        return None
+        fault = None if _is_equal(lived_state, folded, self._equal) else state_fault(lived_state, folded)
+        if fault is None:
+            self._equal = lived_state, folded
+        return fault
 
 
 def _is_equal(
