@@ -73,7 +73,7 @@ class Hub:
         self.users = 0
         self.ended: DoneReason | None = None
         self.scope: trio.CancelScope = trio.CancelScope()
-        self._memory = FrameMemory()
+        self._memory = FrameMemory(event_frame)
         self._subscription: Subscription | None = None
         self._is_level = trio.Event()
         self._resume_after: int | None = None
@@ -176,11 +176,7 @@ class Hub:
         self._end("failed")
 
     def frame_of(self, event: Event) -> RingFrame:
-        data = self._memory.find(event)
-        if data is None:
-            data = event_frame(event)
-            self._memory.keep(event, data)
-        meta = event.meta
+        data, meta = self._memory.frame_of(event), event.meta
         return RingFrame(data, None if meta is None or meta.ephemeral else meta.seq)
 
     async def _wake_readers(self) -> None:

@@ -1,5 +1,6 @@
 """Frames of one session, shared by its readers. A reader is only a position, and is overtaken when the ring is full."""
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from agentrail.events import Event
@@ -64,11 +65,12 @@ class FrameRing:
 
 
 class FrameMemory:
-    """Cache of recent frames by event identity. Unused ones are dropped after two calls of `age`."""
+    """Encodes each event once, by its identity. Unused frames are dropped after two calls of `age`."""
 
-    __slots__ = ("_old", "_size", "_young")
+    __slots__ = ("_encode", "_old", "_size", "_young")
 
-    def __init__(self) -> None:
+    def __init__(self, encode: Callable[[Event], bytes]) -> None:
+        self._encode = encode
         # The event is kept with its frame: otherwise a new event at the same address would have its identity.
         self._young: dict[int, tuple[Event, bytes]] = {}
         self._old: dict[int, tuple[Event, bytes]] = {}
@@ -77,16 +79,16 @@ class FrameMemory:
     def __len__(self) -> int:
         return len(self._young) + len(self._old)
 
-    def find(self, event: Event) -> bytes | None:
-        """Return the frame of this exact event object, or None."""
+    def frame_of(self, event: Event) -> bytes:
         found = self._young.get(id(event)) or self._old.get(id(event))
-        return None if found is None else found[1]
-
-    def keep(self, event: Event, frame: bytes) -> None:
+        if found is not None:
+            return found[1]
+        frame = self._encode(event)
         if len(self._young) >= MAX_RING_FRAMES or self._size >= MAX_RING_BYTES:
             self.age()
         self._young[id(event)] = (event, frame)
         self._size += len(frame)
+        return frame
 
     def age(self) -> None:
         """Drop frames that were cached before the previous call."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import attrs
 import trio
@@ -15,6 +15,7 @@ from agentrail.errors import SubscriberTooSlow
 from agentrail.events import Event, EventsLost
 from agentrail.gateway.authorization import UNAUTHORIZED, CallHead, checked, require_scope, require_user
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, answer_to, error_answer
+from agentrail.gateway.frame_ring import FrameMemory
 from agentrail.gateway.idempotency import CommandMemory, CommandOutcome
 from agentrail.gateway.path_endpoint import Gateway
 from agentrail.gateway.request_parser import AsgiReceive, AsgiSend, linger
@@ -140,12 +141,6 @@ SUBSCRIPTION_BUFFER: Final = 1_024
 """Buffered events of a session while a client catches up."""
 
 
-class MemoryOfFrames(Protocol):
-    """Encodes each event once for all sockets."""
-
-    def frame_of(self, event: Event) -> bytes: ...
-
-
 @attrs.define(eq=False, kw_only=True)
 class OpenSocket:
     """One accepted socket.
@@ -159,7 +154,7 @@ class OpenSocket:
 
     gateway: Gateway
     commands: Mapping[str, SocketCommand]
-    frames: MemoryOfFrames
+    frames: FrameMemory
     memory: CommandMemory
     lasting: trio.Nursery
     head: CallHead

@@ -8,7 +8,6 @@ from urllib.parse import parse_qsl
 import trio
 from attrs import evolve, frozen
 
-from agentrail.events import Event
 from agentrail.gateway.authorization import (
     NOT_OF_A_NODE,
     CallHead,
@@ -31,7 +30,7 @@ from agentrail.gateway.path_endpoint import CallRoute, Gateway
 from agentrail.gateway.request_parser import AsgiReceive, AsgiSend, check_query, judge_headers
 from agentrail.gateway.serving import connection_cut
 from agentrail.gateway.socket_calls import socket_commands
-from agentrail.gateway.socket_connection import MemoryOfFrames, OpenSocket, answer_to_raised
+from agentrail.gateway.socket_connection import OpenSocket, answer_to_raised
 from agentrail.gateway.socket_frames import socket_event_frame
 from agentrail.host.hook_payloads import Principal
 from agentrail.host.identity import SessionOwner
@@ -77,7 +76,7 @@ class Sockets:
         self._is_taking = False
         self._unknown: OpenCounts[str] = OpenCounts(MAX_UNKNOWN_OF_EACH, MAX_UNKNOWN)
         self._of_nodes: OpenCounts[str] = OpenCounts(0)
-        self._frames = _EventFrames()
+        self._frames = FrameMemory(socket_event_frame)
         self._memory = CommandMemory()
         self._nursery: trio.Nursery | None = None
 
@@ -235,20 +234,3 @@ class Sockets:
                 one.look(now, WRITE_GRACE_SECONDS)
                 if place % SLICE == 0:
                     await trio.lowlevel.checkpoint()
-
-
-class _EventFrames(MemoryOfFrames):
-    """Encodes each event once for all sockets."""
-
-    def __init__(self) -> None:
-        self._memory = FrameMemory()
-
-    def frame_of(self, event: Event) -> bytes:
-        found = self._memory.find(event)
-        if found is None:
-            found = socket_event_frame(event)
-            self._memory.keep(event, found)
-        return found
-
-    def age(self) -> None:
-        self._memory.age()
