@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 import trio
 from attrs import define, field, frozen
-from h11 import DONE, IDLE, SEND_BODY, Request as HttpRequest
+from h11 import DONE, IDLE, MUST_CLOSE, NEED_DATA, SEND_BODY, SERVER, Connection, Request as HttpRequest
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData
 from hypercorn.protocol.events import Body, Data, Event as StreamEvent, Request, Response, StreamClosed
@@ -82,6 +82,17 @@ class _HeadRefused(Exception):
         self.status = status
 
 
+class _LastRequestCounts(Connection):
+    """Drops input after the last request of a connection. h11 refuses it, and the request would have no response."""
+
+    def receive_data(self, data: bytes) -> None:
+        if self.their_state is not MUST_CLOSE:
+            super().receive_data(data)
+
+    def next_event(self) -> Any:
+        return NEED_DATA if self.their_state is MUST_CLOSE else super().next_event()
+
+
 class StrictHttp(H11Protocol):
     """One connection of HTTP/1.1."""
 
@@ -89,6 +100,10 @@ class StrictHttp(H11Protocol):
     _heard_at = 0.0
     _is_answered = False
     _taking = trio.CancelScope()
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.connection = _LastRequestCounts(SERVER, self.config.h11_max_incomplete_size)
 
     async def handle(self, event: Event) -> None:
         """Handle received data. The rest of a request that is answered already is discarded."""

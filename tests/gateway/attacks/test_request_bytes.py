@@ -90,6 +90,8 @@ ODD = {
     "h2c": (head(b"GET /health", HOST, b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"), 200),
     "HTTP/1.0": (b"GET /health HTTP/1.0\r\n" + HOST + b"\r\n", 200),
     "HTTP/1.0 without a host": (b"GET /sessions HTTP/1.0\r\nAuthorization: Bearer acme/ann\r\n\r\n", 403),
+    "HTTP/1.0 with a line break after the body": (post(b"/sessions", b"{}").replace(b"HTTP/1.1", b"HTTP/1.0") + b"\r\n", 201),
+    "a request after the last one": (head(b"GET /health", HOST, b"Connection: close\r\n") + head(b"GET /health", HOST), 200),
     "a compressed body": (post(b"/sessions", gzip.compress(b" " * 1_000_000 + b"{}"), b"Content-Encoding: gzip\r\n"), 415),
     "a body that says so": (post(b"/sessions", b"{}", b"Content-Encoding: identity, gzip\r\n"), 415),
     "a form": (head(b"POST /sessions", ANN, b"Content-Type: multipart/form-data; boundary=x\r\nContent-Length: 5\r\n") + b"--x--", 415),
