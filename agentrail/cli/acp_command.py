@@ -48,13 +48,12 @@ def serve_editor(
         return doctor(agent=agent, files=files)
     if os.isatty(0):
         write_error("waiting for an editor: it starts this command and writes to stdin. Ctrl-C ends it.")
-    if trio.run(partial(_serve, agent, files, client_terminal=client_terminal)):
-        return Exit.DONE
-    try:  # otherwise an editor has been told of the faults
-        read_setup(files, agent)
-    except AgentrailError as error:
-        write_error(describe_error(error))
-        return Exit.USAGE
+    if not trio.run(partial(_serve, agent, files, client_terminal=client_terminal)):
+        try:  # otherwise an editor has been told of the faults
+            read_setup(files, agent)
+        except AgentrailError as error:
+            write_error(describe_error(error))
+            return Exit.USAGE
     return Exit.DONE
 
 
