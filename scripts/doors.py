@@ -7,15 +7,17 @@ when the collector comes. A set may be counted, searched, compared and sorted; w
 
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from attrs import frozen
 from mypy import build, nodes, options, types
 from mypy.find_sources import create_source_list
 from mypy.main import process_options
 from mypy.modulefinder import BuildSource
+from mypy.util import hard_exit
 
 ROOT: Final = Path(__file__).parent.parent
 LIST: Final = Path(__file__).parent / "doors.toml"
@@ -172,37 +174,26 @@ class _Look:
         self._path = path
         self._types = known
         self._orderless: set[nodes.Expression] = set()
+        self._looks: Mapping[type[nodes.Node], Callable[[Any], None]] = {
+            nodes.ForStmt: self._for_stmt,
+            nodes.GeneratorExpr: self._generator_expr,
+            nodes.SetComprehension: self._set_comprehension,
+            nodes.DictionaryComprehension: self._dictionary_comprehension,
+            nodes.YieldFromExpr: self._yield_from_expr,
+            nodes.ListExpr: self._list_expr,
+            nodes.TupleExpr: self._tuple_expr,
+            nodes.AssignmentStmt: self._assignment_stmt,
+            nodes.OperatorAssignmentStmt: self._operator_assignment_stmt,
+            nodes.CallExpr: self._call_expr,
+            nodes.ComparisonExpr: self._comparison_expr,
+            nodes.FuncDef: self._func_def,
+        }
 
     def read(self, tree: nodes.MypyFile) -> None:
         """Look at all of a module."""
         for node in _within(tree):
-            match node:
-                case nodes.ForStmt():
-                    self._for_stmt(node)
-                case nodes.GeneratorExpr():
-                    self._generator_expr(node)
-                case nodes.SetComprehension():
-                    self._set_comprehension(node)
-                case nodes.DictionaryComprehension():
-                    self._dictionary_comprehension(node)
-                case nodes.YieldFromExpr():
-                    self._yield_from_expr(node)
-                case nodes.ListExpr():
-                    self._list_expr(node)
-                case nodes.TupleExpr():
-                    self._tuple_expr(node)
-                case nodes.AssignmentStmt():
-                    self._assignment_stmt(node)
-                case nodes.OperatorAssignmentStmt():
-                    self._operator_assignment_stmt(node)
-                case nodes.CallExpr():
-                    self._call_expr(node)
-                case nodes.ComparisonExpr():
-                    self._comparison_expr(node)
-                case nodes.FuncDef():
-                    self._func_def(node)
-                case _:
-                    pass
+            if look := self._looks.get(type(node)):
+                look(node)
 
     def _find(self, at: nodes.Context, said: str) -> None:
         self.found.append(Finding(file=self._path, line=at.line, said=said))
@@ -333,20 +324,21 @@ class _Look:
             self._find(o, "__del__: it runs when the object goes, which may hang on the collector")
 
 
+@cache
+def _fields_below(kind: type[nodes.Node]) -> Sequence[str]:
+    return [name for name in reversed(_BELOW) if hasattr(kind, name)]
+
+
 def _within(node: nodes.Node) -> Iterator[nodes.Node]:
     """Give a node and all below it, what contains another first."""
     waiting: list[object] = [node]
-    fields: dict[type[nodes.Node], list[str]] = {}
     while waiting:
         each = waiting.pop()
         if isinstance(each, list | tuple):
             waiting += reversed(each)
         elif isinstance(each, nodes.Node):
             yield each
-            kind = type(each)
-            if kind not in fields:
-                fields[kind] = [name for name in reversed(_BELOW) if hasattr(kind, name)]
-            waiting += [getattr(each, name, None) for name in fields[kind]]
+            waiting += [getattr(each, name, None) for name in _fields_below(type(each))]
 
 
 def _is_set(kind: types.ProperType | None) -> bool:
@@ -369,4 +361,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    hard_exit(main(sys.argv[1:]))  # without freeing the trees, which takes half as long as to build them
