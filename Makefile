@@ -39,7 +39,7 @@ COVER_PURE := $(addprefix --cov=agentrail.,frozen otp core plugins typed config 
 PURE_FLOOR := 100
 FLOOR := 85
 
-.PHONY: help run demo test property nightly check floors pure-floor bench bench-quick bench-peers soak soak-gateway soak-large soak-readers crash crash-nodes simulate nginx lint lint-js pictures vendor-console lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news lint-prose lint-repository lint-commits hooks docs docs-check docs-site docs-serve coverage slow-tests tests-and-properties coverage-of-spec mutants planted ast-mutants compiled-test compiled-build test-minimum test-pythons examples release longest install litellm peers peers-all clients console-tools clean soak-console
+.PHONY: help run demo test property nightly check floors pure-floor bench bench-quick bench-peers soak soak-gateway soak-large soak-readers crash crash-nodes simulate nginx lint lint-js pictures vendor-console lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news lint-prose lint-repository lint-sources lint-commits hooks docs docs-check docs-site docs-serve coverage slow-tests tests-and-properties coverage-of-spec mutants planted ast-mutants compiled-test compiled-build test-minimum test-pythons examples release longest install litellm peers peers-all clients console-tools clean soak-console
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -83,7 +83,7 @@ test-pythons:  ## the tests of `make test` on each supported Python of this mach
 	@bash scripts/test_pythons.sh
 
 check: $(DEV)  ## everything that must hold before a commit
-	@$(MAKE) $(TWO_AT_A_TIME) $(LINTS) docs-site docs-check longest
+	@$(MAKE) $(TWO_AT_A_TIME) $(LINTS) docs-site
 	@$(MAKE) --no-print-directory coverage BESIDE=simulate
 
 bench: $(DEV)  ## the benchmarks, each beside a bare loop
@@ -138,7 +138,7 @@ nginx:
 IN_PIECES := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 TWO_AT_A_TIME := --no-print-directory --jobs=2 --keep-going $(IN_PIECES)
-LINTS := lint-doors lint-trio lint-public-types lint-style lint-layers lint-news lint-prose lint-repository lint-commits lint-js
+LINTS := lint-doors lint-public-types lint-sources lint-style lint-layers lint-news lint-commits lint-js
 
 lint: $(DEV)  ## style, types (ours, and as users see them), layers, what a seed has to give, Trio habits, news fragments, prose, links and lists of pages
 	@$(MAKE) $(TWO_AT_A_TIME) $(LINTS)
@@ -157,6 +157,11 @@ lint-types: $(DEV)  ## types alone, quicker at the second time
 
 lint-public-types: $(DEV)
 	$(BIN)/python -m scripts.verify_types
+
+# What lint-trio, lint-prose, lint-repository, docs-check and longest do one by one: they read the same modules.
+lint-sources: $(DEV)
+	$(BIN)/ruff check --preview --select RUF029 agentrail
+	$(BIN)/python -m scripts.lint_sources
 
 lint-style: $(DEV)
 	$(BIN)/ruff check .
@@ -239,7 +244,7 @@ floors: pure-floor
 	$(BIN)/coverage report --fail-under=$(FLOOR)
 
 coverage-of-spec: $(DEV)  ## which numbered scenarios and guarantees have a test
-	$(BIN)/python scripts/scenario_coverage.py
+	$(BIN)/python -m scripts.scenario_coverage
 
 mutants: $(DEV)  ## the planted bugs of tests/mutants, each of which its test has to notice
 	$(BIN)/python -m scripts.run_mutants

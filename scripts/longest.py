@@ -175,7 +175,7 @@ def _raises(handler: ast.ExceptHandler) -> bool:
     return any(
         isinstance(node, ast.Raise)
         or (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == RAISES)
-        for node in ast.walk(handler)
+        for node in module_survey.walk(handler)
     )
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from scripts.module_survey import nodes_of
+
 ROOT: Final = Path(__file__).parent.parent
 FOLDERS: Final = ("tests", "property_tests")
 
@@ -59,7 +61,7 @@ def marked_numbers(source: str) -> Iterator[tuple[str, int]]:
     Raises:
         ValueError: A mark names no number, or one that its series does not have.
     """
-    for node in ast.walk(ast.parse(source)) if _MAY_BE_MARKED.search(source) else ():
+    for node in nodes_of(source) if _MAY_BE_MARKED.search(source) else ():
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="mark"), attr=mark)) if (
                 mark in SERIES_OF_MARK

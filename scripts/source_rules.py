@@ -22,7 +22,7 @@ from scripts import doors
 from scripts.compiling import verdicts
 from scripts.docsite.nav import ROOT
 from scripts.lower_bounds import constraints
-from scripts.module_survey import nodes_of
+from scripts.module_survey import nodes_of, walk
 from scripts.scenario_coverage import FOLDERS, SERIES, as_ranges, covered_numbers
 from tests.spread import COLLECTED_BY_ALL
 
@@ -81,9 +81,14 @@ OF_THE_SIMULATION: Final = frozenset({"Report", "replay", "run"})
 """Names that `agentrail.testing.simulation` shares with older modules: its interface was written with them."""
 
 
+def statements(source: str) -> Iterator[ast.AST]:
+    """Yield the statements of a module that stand in no other one."""
+    return ast.iter_child_nodes(nodes_of(source)[0])
+
+
 def defined_in(source: str) -> Iterator[str]:
     """Yield the public names that a module defines, without type variables of one letter."""
-    for node in ast.iter_child_nodes(nodes_of(source)[0]):
+    for node in statements(source):
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 pass
@@ -371,8 +376,9 @@ def recursive_functions(source: str) -> set[str]:
 
 
 def _names_in(function: ast.FunctionDef) -> set[str]:
-    own = {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
-    names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
+    nodes = walk(function)
+    own = {node.arg for node in nodes if isinstance(node, ast.arg)}
+    names = [node for node in nodes if isinstance(node, ast.Name)]
     own |= {node.id for node in names if isinstance(node.ctx, ast.Store)}
     return {node.id for node in names} - own
 
@@ -431,8 +437,7 @@ def numbers_of_nights() -> Faults:
     """Find numbers whose tests are all left to `make nightly`."""
     nights, days = set[str](), set[str]()
     for path in (ROOT / "tests").rglob("test_*.py"):
-        tree = ast.parse(text_of(path)) if NUMBERED.search(text_of(path)) else ast.Module([], [])
-        for node in tree.body:
+        for node in statements(text_of(path)) if NUMBERED.search(text_of(path)) else ():
             match node:
                 case ast.FunctionDef() | ast.AsyncFunctionDef():
                     written = [ast.unparse(one) for one in node.decorator_list]
@@ -485,9 +490,9 @@ def shares_of_tests() -> Faults:
             f"{name}::{node.name}"
             for name, text in files.items()
             if built in text
-            for node in ast.parse(text).body
+            for node in statements(text)
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
-            if built in {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+            if built in {one.id for one in walk(node) if isinstance(one, ast.Name)}
         }
     for share, wanted in asking.items():
         yield from unlike(

@@ -3,6 +3,8 @@
 `mkdocs.yml` names this file. `python -m mkdocs` puts the working directory on the path, so `scripts` can be imported.
 """
 
+import atexit
+import gc
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +22,13 @@ _MARKDOWN: Final[dict[str, str]] = {}
 
 BOOSTS: Final = {"how-to/": 4, "tutorial/": 4, "explanation/decisions": 0.25, "reference/": 0.5}
 """Weight of a page in the search, by the start of its place: tasks come before the API and the decisions."""
+
+
+def on_startup(command: str, **_: Any) -> None:
+    """Keep the collector from the trees of all modules, which stay until the end, and are not freed then."""
+    if command == "build":
+        gc.disable()
+        atexit.register(gc.freeze)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:

@@ -12,6 +12,7 @@ import pytest
 
 import agentrail
 from agentrail.builds import FOLDER, look_at_build
+from scripts import lint_sources
 from scripts.run_tests import last_failed_of
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +64,10 @@ def test_make_test_and_make_check_leave_out_nothing_together():
     assert chosen(properties) == [f"--ignore={path}" for path in alone]
     # Beside mypy, which reads our code, pyright reads what others do of it: each public type is said.
     assert [line for line in commands("check") if line.endswith(" -m scripts.verify_types")]
-    assert [line for line in commands("lint") if line.endswith(" -m scripts.repository_rules")]
+    assert [line for line in commands("lint") if line.endswith(" -m scripts.lint_sources")]
+    assert lint_sources.LINTERS.keys() == {
+        *("longest", "trio_habits", "prose", "repository_rules", "generate_docs")
+    }
 
 
 WHOLE = (["check"], ["check", "COUNTED=build/stranger"], ["nightly"])
