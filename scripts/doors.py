@@ -8,7 +8,6 @@ when the collector comes. A set may be counted, searched, compared and sorted; w
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -324,9 +323,8 @@ class _Look:
             self._find(o, "__del__: it runs when the object goes, which may hang on the collector")
 
 
-@cache
-def _fields_below(kind: type[nodes.Node]) -> Sequence[str]:
-    return [name for name in reversed(_BELOW) if hasattr(kind, name)]
+_FIELDS: Final[dict[type[nodes.Node], Sequence[str]]] = {}
+"""The fields of `_BELOW` that a kind of node has, the last one first; filled as kinds are met."""
 
 
 def _within(node: nodes.Node) -> Iterator[nodes.Node]:
@@ -338,7 +336,10 @@ def _within(node: nodes.Node) -> Iterator[nodes.Node]:
             waiting += reversed(each)
         elif isinstance(each, nodes.Node):
             yield each
-            waiting += [getattr(each, name, None) for name in _fields_below(type(each))]
+            kind = type(each)
+            if kind not in _FIELDS:
+                _FIELDS[kind] = [name for name in reversed(_BELOW) if hasattr(kind, name)]
+            waiting += [getattr(each, name, None) for name in _FIELDS[kind]]
 
 
 def _is_set(kind: types.ProperType | None) -> bool:

@@ -22,7 +22,8 @@ LINTERS: Final[Mapping[str, Sequence[object]]] = MappingProxyType(
 
 def main() -> int:
     """Run all of them, each imported when its turn comes; 1 if one finds something."""
-    return max([import_module(f"scripts.{name}").main(*given) for name, given in LINTERS.items()])
+    status: int = max([import_module(f"scripts.{name}").main(*given) for name, given in LINTERS.items()])
+    return status
 
 
 if __name__ == "__main__":
