@@ -2,8 +2,8 @@
 
 These are what ruff lacks and Trio code gets wrong: yields in scopes, swallowed cancellations, await in `finally` without a shield,
 control flow out of a nursery. flake8-async judges all but one of them in Python's own syntax trees, which is quick. For ASYNC101, and
-for the comments that allow a finding, it builds trees of libcst. Here only files that can break ASYNC101 get such a tree, and the
-comments are looked up in the lines.
+for the comments that allow a finding, it builds trees of libcst. Here only functions that can break ASYNC101 get such a tree, and
+the comments are looked up in the lines.
 """
 
 import ast
