@@ -393,6 +393,9 @@ WRONG_ANSWERS = {
     "context that is not text": lambda e, s, c: wrong.Continue(s, context={"k": 1}),
     "context that is no mapping": lambda e, s, c: wrong.Continue(s, context="k"),
     "a limit that is no number": lambda e, s, c: wrong.RequireApproval("why", s, expires_seconds="5"),
+    "a limit that no clock holds": lambda e, s, c: wrong.RequireApproval(
+        "why", s, expires_seconds=float("nan")
+    ),
     "a result whose details are no JSON": lambda e, s, c: wrong.ReplaceToolResult(
         replace(RESULT, details={"a": math.nan}), s
     ),

@@ -32,6 +32,7 @@ from agentrail.events.plugin_events import Announcement
 from agentrail.events.values import PERMISSION_OPTIONS, PermissionOption
 from agentrail.frozen import not_json
 from agentrail.messages import JsonObject, Message, ToolResult
+from agentrail.otp.child_specs import is_seconds, is_whole
 from agentrail.structs import converter_of
 
 S_co = TypeVar("S_co", covariant=True)
@@ -513,8 +514,8 @@ def malformed(action: Any, shown: Sequence[Message] = ()) -> str | None:
     match action:
         case RequireApproval(hint=text, permission_options=options) if _is_words(text):
             seconds: Any = action.expires_seconds
-            is_limit = seconds is None or isinstance(seconds, int | float)
-            fault = f"expires_seconds must be a number, 0 to wait indefinitely; got {seconds!r}"
+            is_limit = seconds is None or is_seconds(seconds)
+            fault = f"expires_seconds must be a finite number, 0 to wait indefinitely; got {seconds!r}"
             return fault_of_options(options) if is_limit else fault
         case (
             Intervene(prompt=text) | Abort(reason=text) | BlockTool(reason=text) | RequireApproval(hint=text)
@@ -634,18 +635,15 @@ def _fault_of_hints(hints: Any) -> str | None:
     if not isinstance(hints, Hints):
         return f"hints must be p.Hints(…); got {hints!r}"
     pause_ms: Any = hints.pause_ms
-    if pause_ms is not None and not _is_whole(pause_ms):
+    if pause_ms is not None and not is_whole(pause_ms, at_least=0):
         return f"hints.pause_ms must be a number of milliseconds >= 0; got {pause_ms!r}"
     points: Any = hints.cache_points
     if points is None or (
-        isinstance(points, tuple) and all(point == "system" or _is_whole(point) for point in points)
+        isinstance(points, tuple)
+        and all(point == "system" or is_whole(point, at_least=0) for point in points)
     ):
         return None
     return f"hints.cache_points must be a tuple of message positions and 'system'; got {points!r}"
-
-
-def _is_whole(value: object) -> bool:
-    return type(value) is int and value >= 0
 
 
 def _is_words(value: object) -> bool:
