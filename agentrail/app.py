@@ -37,6 +37,7 @@ from agentrail.errors import (
 )
 from agentrail.errors.advice import Advice, advise
 from agentrail.messages import SessionId
+from agentrail.otp.field_rules import misfits
 from agentrail.otp.guarded_calls import repr_of
 from agentrail.providers.demo import Demo
 from agentrail.providers.failures import Vendor, no_keys_shown
@@ -61,7 +62,6 @@ from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.runtime.supervisor_gauges import measured
 from agentrail.runtime.supervisor_lifespan import StoreOptions, open_sessions
 from agentrail.runtime.tree_secrets import without_known
-from agentrail.sandboxes.confinement import check_choice
 from agentrail.sandboxes.fallback import ShellFallback
 from agentrail.sandboxes.instruction_lookup import FilesAbove
 from agentrail.sandboxes.local import LocalSandbox
@@ -235,20 +235,20 @@ async def _opened(  # noqa: PLR0913, PLR0917 - what `open_supervisor` is given
 ) -> AsyncIterator[SessionSupervisor]:
     need_trio()
     types: tuple[tuple[str, object, Any, str], ...] = (
-        ("environ", environ, Mapping, "a mapping of texts"),
+        ("environ", environ, Mapping[str, str], "a mapping of texts"),
         ("scripts", scripts, Mapping, "a mapping of models"),
         ("deps_for", deps_for, Callable, "a function of a session id"),
         ("revive", options.revive, Callable, "a function of a StoredOpening"),
-        ("data_dir", data_dir, str | os.PathLike, "a path"),
     )
     faults = [
         f"{name} is of type {type(value).__name__}: expected {expected}, or None"
         for name, value, kind, expected in types
-        if value is not None and not isinstance(value, kind)
+        if value is not None and any(misfits(name, value, kind))
     ]
+    faults += misfits("data_dir", data_dir, str | os.PathLike | None)
+    faults += misfits("shell_fallback", shell_fallback, ShellFallback)
     OptionError.raise_for([*faults, *_faults_of(scripts, store, options, named)])
     environment = os.environ if environ is None else environ
-    check_choice("shell_fallback", shell_fallback, ShellFallback)
     make = partial(make_sandbox, shell_fallback=shell_fallback, environ=environment)
     known = MappingProxyType(dict(scripts or {}))
     async with (

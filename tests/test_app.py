@@ -30,6 +30,7 @@ from agentrail.errors import (
 )
 from agentrail.messages import ToolMessage
 from agentrail.providers.http import HttpClients
+from agentrail.stores.memory import MemoryStore
 from agentrail.testing.check_provider import ServedReply, open_server, reply
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.tools import builtin
@@ -425,7 +426,9 @@ async def test_options_are_looked_at_before_anything_opens(given, message):
         ({"scripts": "ab"}, "scripts is of type str: expected a mapping of models, or None"),
         ({"deps_for": 5}, "deps_for is of type int: expected a function of a session id, or None"),
         ({"revive": 5}, "revive is of type int: expected a function of a StoredOpening, or None"),
-        ({"data_dir": b"x"}, "data_dir is of type bytes: expected a path, or None"),
+        ({"environ": {"HOME": 5}}, "environ is of type dict: expected a mapping of texts, or None"),
+        ({"data_dir": b"x"}, "data_dir is b'x': expected a path, without NUL or lone surrogates, or None"),
+        ({"data_dir": "\0", "store": MemoryStore()}, r"data_dir is '\\x00': expected a path, without NUL"),
         ({"metrics": "x"}, r"metrics is 'x': expected Metrics\(\), or None"),
         ({"mcp": None}, "mcp is None: expected a sequence of McpServer"),
         ({"mcp": "ab"}, "mcp is 'ab': expected a sequence of McpServer"),

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 from attrs import field, frozen
 
 from agentrail.errors import OptionError
+from agentrail.otp.field_rules import CheckedFields
 from agentrail.otp.guarded_calls import repr_of
 
 MAX_MEMORY_BYTES: Final = 8 << 10
@@ -86,7 +87,7 @@ def check_limit(limit: int, most: int) -> None:
 
 
 @frozen(kw_only=True)
-class MemoryOwner:
+class MemoryOwner(CheckedFields):
     """Owner of entries.
 
     Attributes:
@@ -99,16 +100,6 @@ class MemoryOwner:
 
     tenant: str = ""
     user: str = ""
-
-    def __attrs_post_init__(self) -> None:
-        given: tuple[tuple[str, Any], ...] = (("tenant", self.tenant), ("user", self.user))
-        OptionError.raise_for(
-            [
-                f"{name} is of type {type(one).__name__}: expected text"
-                for name, one in given
-                if not isinstance(one, str)
-            ]
-        )
 
 
 @frozen(kw_only=True)

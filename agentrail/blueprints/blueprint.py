@@ -54,7 +54,7 @@ from agentrail.otp.guarded_calls import repr_of
 from agentrail.plugins.skill_listing import SKILLS_SECTION, SkillSelector
 from agentrail.plugins.skills_of_agent import OF_AGENT, AgentSkillListing
 from agentrail.runtime.agent import Agent, AgentRole
-from agentrail.runtime.arguments import all_items, fault_of_object, refuse
+from agentrail.runtime.arguments import all_items, fault_of, refuse
 from agentrail.runtime.base_prompt import BASE_PROMPT
 from agentrail.runtime.keywords import OwnKeywords
 from agentrail.runtime.session_options import faults_of_value
@@ -252,7 +252,7 @@ class Blueprint(AgentRole):
         Raises:
             OptionError: Your move: see `options`.
         """
-        refuse(fault_of_object("besides", besides, Mapping))
+        refuse(fault_of("besides", besides, Mapping))
         given = dict(self.given)
         tools, plugins = self._equipped()
         if tools:
@@ -318,7 +318,7 @@ class Blueprint(AgentRole):
         Raises:
             OptionError: Your move: an option that such an agent cannot set, or no description.
         """
-        refuse(None if leader is None else fault_of_object("leader", leader, Blueprint))
+        refuse(fault_of("leader", leader, Blueprint | None))
         replaced = self.prompt.replace
         if self.skills is not None and SKILLS_SECTION in replaced:
             # An agent's own skills are listed under another key.

@@ -13,7 +13,7 @@ from agentrail.errors import OptionError, PluginError
 from agentrail.frozen import EMPTY, TooDeep, frozen_json, same_json
 from agentrail.messages import JsonObject
 from agentrail.otp.guarded_calls import repr_of
-from agentrail.runtime.arguments import all_items, fault_of_text, refuse
+from agentrail.runtime.arguments import all_items, fault_of, refuse
 from agentrail.runtime.session_options import faults_of_value
 
 _T = TypeVar("_T")
@@ -89,7 +89,7 @@ class Capability:
     sections: Mapping[str, Section] = field(default=EMPTY, converter=all_sections)
 
     def __attrs_post_init__(self) -> None:
-        refuse(fault_of_text("the name of a capability", self.name))
+        refuse(fault_of("the name of a capability", self.name, str))
         faults = [*faults_of_value("tools", self.tools), *faults_of_plugin_entries(self.plugins)]
         faults += faults_of_sections(self.sections)
         OptionError.raise_for([f"capability {self.name!r:.80}: {fault}" for fault in faults])

@@ -7,7 +7,7 @@ import difflib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import attrs
 from attrs import frozen
@@ -26,13 +26,14 @@ from agentrail.config.skill_set import (
     join_skills,
 )
 from agentrail.core.stack.loaded_stack import PluginEntry
+from agentrail.otp.field_rules import CheckedFields
 from agentrail.otp.guarded_calls import repr_of
 from agentrail.plugins import SkillGuard, SkillListing
 from agentrail.plugins.permission_rules import RuleFault, read_permission_rule
 from agentrail.plugins.skill_guard import SKILL_TOOLS
 from agentrail.plugins.skill_listing import SkillSelector
 from agentrail.plugins.skills_of_agent import AgentSkillGuard, AgentSkillListing
-from agentrail.runtime.arguments import fault_of_choice, fault_of_object, refuse
+from agentrail.runtime.arguments import refuse
 from agentrail.tools.skill import SKILL_FILE, SkillSearch, SkillTool, mount_skills, without_skills
 from agentrail.tools.skill_files import (
     FoundSkillFile,
@@ -74,16 +75,12 @@ class SkillSource:
 
 
 @frozen(kw_only=True)
-class SkillUse:
+class SkillUse(CheckedFields):
     """The skills of a blueprint, the effect of their tool lists, and the selector of each prompt (None lists all)."""
 
     skills: SkillSet
     tools: ToolsMode = "restrict"
     selector: SkillSelector | None = None
-
-    def __attrs_post_init__(self) -> None:
-        modes = get_args(ToolsMode)
-        refuse(fault_of_object("skills", self.skills, SkillSet), fault_of_choice("tools", self.tools, modes))
 
     def equip(
         self, tools: Sequence[Tool], plugins: Sequence[PluginEntry]

@@ -10,6 +10,7 @@ from agentrail.core.journal.turn_index import PastTurn
 from agentrail.core.session.views import Snapshot, Status
 from agentrail.errors import OptionError
 from agentrail.messages import Message, SessionId
+from agentrail.otp.field_rules import CheckedFields, faults_of_fields
 from agentrail.otp.guarded_calls import is_async, repr_of
 
 CommandScope: TypeAlias = Literal["anywhere", "terminal"]
@@ -156,7 +157,7 @@ class CommandCall:
 
 
 @frozen(kw_only=True)
-class CommandAnswer:
+class CommandAnswer(CheckedFields):
     """The result of a command.
 
     Attributes:
@@ -172,6 +173,7 @@ class CommandAnswer:
     leaves: bool = False
 
 
+_BY_TYPE: Final = ("description", "arguments", "scope", "needs_session", "background", "in_history", "agent")
 RunCommand: TypeAlias = Callable[[CommandCall], Awaitable[CommandAnswer]]
 
 
@@ -219,6 +221,7 @@ class SlashCommand:
             yield f"run of {shown} is {repr_of(self.run):.80}: expected an async function (`async def`)"
         if self.run is None and self.scope == "anywhere":
             yield f"{shown} does nothing: give it run"
+        yield from (f"{fault}, for {shown}" for fault in faults_of_fields(self, SlashCommand, *_BY_TYPE))
 
     def why_not(self, desk: CommandDesk) -> str | None:
         """Return why it cannot run in this place, or None if it can."""

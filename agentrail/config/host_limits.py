@@ -8,10 +8,10 @@ from typing import Final
 import attrs
 from attrs import frozen
 
-from agentrail.core.policy.budget import is_amount
 from agentrail.errors import OptionError
 from agentrail.frozen import MAX_LEVELS
 from agentrail.messages import MAX_PROMPT_BYTES
+from agentrail.otp.field_rules import Dollars, faults_of_fields
 from agentrail.otp.guarded_calls import repr_of
 
 _KIB: Final = 1 << 10
@@ -67,9 +67,9 @@ class Limits:
     max_streams_per_principal: int = 100
     max_streams: int = 5_000
     max_sessions_per_principal: int = 1_000
-    cost_per_day_usd: float | None = None
-    tenant_cost_per_day_usd: float | None = None
-    cost_per_cycle_usd: float | None = None
+    cost_per_day_usd: Dollars | None = None
+    tenant_cost_per_day_usd: Dollars | None = None
+    cost_per_cycle_usd: Dollars | None = None
     max_frame_bytes: int = _MIB
     max_subscriptions: int = 64
     commands_per_second: int = 100
@@ -87,12 +87,7 @@ class Limits:
             for least, most in [_BOUNDS.get(name, (1, math.inf))]
             if type(value) is not int or not least <= value <= most
         ]
-        faults += [
-            f"{name} is {repr_of(value):.80}: expected a finite number of dollars above 0, or None"
-            for name in _DOLLARS
-            for value in [getattr(self, name)]
-            if value is not None and not (is_amount(value) and value > 0)
-        ]
+        faults += faults_of_fields(self, Limits, *_DOLLARS)
         OptionError.raise_for(faults)
 
 

@@ -23,6 +23,7 @@ from agentrail.events import ToolExecutionMetrics
 from agentrail.frozen import frozen_json, thawed
 from agentrail.messages import JsonValue
 from agentrail.otp.crash_text import describe_bug
+from agentrail.otp.field_rules import CheckedFields
 from agentrail.otp.guarded_calls import call_contained
 from agentrail.structs import Value, decoder_of
 
@@ -174,7 +175,7 @@ def _check(holds: object, reason: str) -> Score:
 
 
 @frozen(kw_only=True)
-class Judge:
+class Judge(CheckedFields):
     """A model that scores an answer by a rubric.
 
     Attributes:

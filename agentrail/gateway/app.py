@@ -47,7 +47,7 @@ from agentrail.gateway.streams import write_stream
 from agentrail.host.host import Host
 from agentrail.host.host_lifespan import open_host
 from agentrail.host.host_options import HostOptions, decide_host_options
-from agentrail.otp.child_specs import is_seconds
+from agentrail.otp.field_rules import Pause, TimeLimit, misfits
 from agentrail.otp.guarded_calls import repr_of
 from agentrail.protocols.mcp_server import MCP
 
@@ -396,13 +396,15 @@ def _check(
     OptionError.raise_for(faults_of_own_options({**switches, "protocols": protocols, **given}))
 
 
+_KINDS: Final = (
+    *(("inspector", bool), ("console", bool), ("heartbeat", TimeLimit), ("drain_delay", Pause)),
+    ("node_ca", str | os.PathLike | None),
+)
+
+
 def faults_of_own_options(given: Mapping[str, Any]) -> list[str]:
     """Return the faults in the options of `create_app`, each with its name. `auth` and host names are not checked."""
-    faults = [
-        f"{name} is {repr_of(given[name]):.80}: expected True or False"
-        for name in ("inspector", "console")
-        if name in given and type(given[name]) is not bool
-    ]
+    faults = [fault for name, kind in _KINDS if name in given for fault in misfits(name, given[name], kind)]
     protocols, base_path = given.get("protocols", ()), given.get("base_path", "")
     if isinstance(protocols, str) or not isinstance(protocols, Sequence):
         faults.append(f"protocols is {repr_of(protocols):.80}: expected names, such as ('ai-ui',)")
@@ -417,15 +419,6 @@ def faults_of_own_options(given: Mapping[str, Any]) -> list[str]:
             faults.append(f"protocols has {fault}")
         if MCP in protocols and importlib.util.find_spec("mcp") is None:
             faults.append(f"protocols has 'mcp', and the library is missing: {install_command('mcp')}")
-    if "heartbeat" in given and not is_seconds(given["heartbeat"], above_zero=True):
-        faults.append(f"heartbeat is {repr_of(given['heartbeat']):.80}: expected seconds above 0")
-    node_ca = given.get("node_ca")
-    if not isinstance(node_ca, str | os.PathLike | None):
-        faults.append(
-            f"node_ca is {repr_of(node_ca):.80}: expected the path of a file with certificates, or None"
-        )
-    if "drain_delay" in given and not is_seconds(given["drain_delay"]):
-        faults.append(f"drain_delay is {repr_of(given['drain_delay']):.80}: expected seconds >= 0")
     if not isinstance(base_path, str) or (
         base_path and (not base_path.startswith("/") or base_path.endswith("/"))
     ):

@@ -35,6 +35,7 @@ from agentrail.gateway.request_parser import LINGER_STEP_SECONDS, AsgiApp, linge
 from agentrail.host.quotas import Pace, decide_draw
 from agentrail.logs import Logger
 from agentrail.otp.exits import keep
+from agentrail.otp.field_rules import CheckedFields, Count, Pause, TimeLimit
 from agentrail.private_paths import keep_private
 from agentrail.runtime.crashes import log_crash, raise_what_travels
 from agentrail.wire.server_frames import CloseCode
@@ -287,7 +288,7 @@ _TELL_EVERY_SECONDS: Final = 60.0
 
 
 @frozen(kw_only=True)
-class ConnectionLimits:
+class ConnectionLimits(CheckedFields):
     """Limits on connections.
 
     Attributes:
@@ -302,14 +303,14 @@ class ConnectionLimits:
         slowest_bytes_per_second: Minimum speed for the rest of a larger write.
     """
 
-    max_connections: int = 10_000
-    backlog: int = 1_024
-    idle_seconds: float = 5.0
-    handshake_seconds: float = 10.0
-    grace_seconds: float = 3.0
-    cut_seconds: float = 1.0
-    write_seconds: float = 30.0
-    slowest_bytes_per_second: int = 4 << 10
+    max_connections: Count = 10_000
+    backlog: Count = 1_024
+    idle_seconds: TimeLimit = 5.0
+    handshake_seconds: TimeLimit = 10.0
+    grace_seconds: Pause = 3.0
+    cut_seconds: Pause = 1.0
+    write_seconds: TimeLimit = 30.0
+    slowest_bytes_per_second: Count = 4 << 10
 
 
 USUAL_LIMITS: Final = ConnectionLimits()

@@ -13,6 +13,7 @@ from agentrail.core.session.views import Status
 from agentrail.errors import OptionError
 from agentrail.frozen import EMPTY, frozen_json, not_json
 from agentrail.messages import CallId, JsonObject, Message, SessionId
+from agentrail.otp.field_rules import faults_of_fields
 from agentrail.otp.guarded_calls import repr_of
 
 RequestKind: TypeAlias = Literal["chat", "stream", "prompt"]
@@ -132,6 +133,10 @@ class Principal(_OfUser):
     """
 
     scopes: frozenset[str] = field(default=frozenset({"use"}), converter=frozen_scopes)
+
+    def __attrs_post_init__(self) -> None:
+        if {type(self.tenant_id), type(self.user_id)} != {str}:  # first, as each call has one
+            OptionError.raise_for([*faults_of_fields(self, Principal)])
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON with sorted scopes."""

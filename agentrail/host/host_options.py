@@ -4,7 +4,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType, SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from attrs import field, fields, frozen
@@ -27,7 +27,7 @@ from agentrail.host.plugin_chain import HOOK_SECONDS, OnPluginError
 from agentrail.host.quotas import Limits
 from agentrail.host.requests import OnDisconnect
 from agentrail.host.webhooks import Webhooks
-from agentrail.otp.child_specs import is_seconds
+from agentrail.otp.field_rules import Pause, TimeLimit, faults_of_fields, misfits
 from agentrail.otp.guarded_calls import is_async, repr_of
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.persistence import Durability
@@ -111,7 +111,7 @@ class HostOptions:
     context_providers: Sequence[ContextProvider] = ()
     session_plugins: Sequence[PluginEntry] = ()
     on_plugin_error: OnPluginError | None = None
-    hook_timeout: float = HOOK_SECONDS
+    hook_timeout: TimeLimit = HOOK_SECONDS
     supervisor: SessionSupervisor | None = None
     store: str | Store | None = "memory:"
     durability: Durability = "grouped"
@@ -128,19 +128,19 @@ class HostOptions:
     audit: str | None = None
     public_url: str | None = None
     files_are_shared: bool = False
-    idle_after: float | None = 600.0
+    idle_after: TimeLimit | None = 600.0
     advertise: str = ""
     lease: float = NODE_LEASE_SECONDS
     limits: Limits = field(factory=Limits)
     webhooks: Webhooks | None = None
     commands: CommandRegistry | None = None
     is_for_several: bool = False
-    chat_timeout: float = 300.0
+    chat_timeout: TimeLimit = 300.0
     on_disconnect: OnDisconnect = "continue"
-    drain_timeout: float = 10.0
-    shutdown_timeout: float = 30.0
+    drain_timeout: Pause = 10.0
+    shutdown_timeout: TimeLimit = 30.0
     readiness_checks: Mapping[str, ReadinessCheck] = MappingProxyType({})
-    check_timeout: float = 2.0
+    check_timeout: TimeLimit = 2.0
     metrics: "Metrics | None" = None
 
     checked_plugins: tuple[HostPlugin, ...] = field(init=False, repr=False)
@@ -163,37 +163,27 @@ class HostOptions:
         )
 
 
+_BY_TYPE: Final = (
+    *("hook_timeout", "chat_timeout", "drain_timeout", "shutdown_timeout", "check_timeout", "idle_after"),
+    *("on_disconnect", "limits", "on_plugin_error", "supervisor", "webhooks", "commands", "files_are_shared"),
+    *("is_for_several", "data_dir", "environ", "deps_for", "shell_fallback"),
+)
+"""Options whose types alone are checked."""
+
+
 def _faults_of(options: Any) -> Iterator[str]:
     given = options  # annotations cannot be trusted here
     for name in ("profiles", "plugins", "session_plugins", "mcp"):
-        if not isinstance(getattr(given, name), Iterable):
-            yield f"{name} is {repr_of(getattr(given, name)):.80}: expected a sequence"
-    for name, zero in (
-        ("hook_timeout", False),
-        ("chat_timeout", False),
-        ("drain_timeout", True),
-        ("shutdown_timeout", False),
-        ("check_timeout", False),
-    ):
-        if not is_seconds(getattr(given, name), above_zero=not zero):
-            yield f"{name} is {repr_of(getattr(given, name)):.80}: expected seconds {'from' if zero else 'above'} 0"
-    if given.idle_after is not None and not is_seconds(given.idle_after, above_zero=True):
-        yield f"idle_after is {repr_of(given.idle_after):.80}: expected seconds above 0, or None"
+        yield from misfits(name, getattr(given, name), Iterable[Any])
+    yield from faults_of_fields(given, HostOptions, *_BY_TYPE)
     yield from faults_of_durability(given.durability)
     yield from faults_of_node(given.advertise, given.lease)
     if given.public_url is not None and not is_public_url(given.public_url):
         yield f"public_url is {repr_of(shown_address(given.public_url)):.200}: expected https://host, or http on loopback, without a query"
-    if given.on_disconnect not in get_args(OnDisconnect):
-        yield f"on_disconnect is {repr_of(given.on_disconnect):.80}: expected 'continue' or 'abort'"
-    if not isinstance(given.limits, Limits):
-        yield f"limits is {repr_of(given.limits):.80}: expected Limits(…)"
-    elif given.limits.has_day_budgets and (given.store is None or given.supervisor is not None):
+    has_budgets = isinstance(given.limits, Limits) and given.limits.has_day_budgets
+    if has_budgets and (given.store is None or given.supervisor is not None):
         yield "limits set a daily budget, which needs a store, because spending is read from journals: configure one"
-    if given.on_plugin_error is not None and not callable(given.on_plugin_error):
-        yield f"on_plugin_error is {repr_of(given.on_plugin_error):.80}: expected a function of plugin, hook and error"
     yield from faults_of_context_providers(given.context_providers)
-    if given.supervisor is not None and not isinstance(given.supervisor, SessionSupervisor):
-        yield f"supervisor is {repr_of(given.supervisor):.80}: expected the result of open_supervisor, or None"
     yield from faults_of_memories(given.memories)
     yield from faults_of_notes(given.notes)
     yield from faults_of_knowledge(given.knowledge)
@@ -202,10 +192,6 @@ def _faults_of(options: Any) -> Iterator[str]:
     shared = (given.memories, given.notes, given.knowledge, given.embedder, given.telemetry, given.audit)
     if given.supervisor is not None and (given.mcp or any(one is not None for one in shared)):
         yield "memories, notes, knowledge, an embedder, telemetry, an audit log or MCP servers cannot be combined with supervisor, which has its own: pass them to open_supervisor"
-    if given.webhooks is not None and not isinstance(given.webhooks, Webhooks):
-        yield f"webhooks are {repr_of(given.webhooks):.80}: expected Webhooks(secret=…), or None"
-    if given.commands is not None and not isinstance(given.commands, CommandRegistry):
-        yield f"commands is {repr_of(given.commands):.80}: expected a CommandRegistry, or None"
     yield from _faults_of_checks(given.readiness_checks)
 
 

@@ -378,11 +378,14 @@ def _check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
         _refuse(name, value, "one of " + ", ".join(map(repr, allowed)))
 
 
+def is_number(value: object) -> TypeGuard[float]:
+    """Return whether a value is a finite number, also as a float. A bool is not."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
 def is_seconds(value: object, *, above_zero: bool = False) -> TypeGuard[float]:
-    """Return whether a value is a time in seconds that a clock can hold: finite, also as a float."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return (value > 0 if above_zero else value >= 0) and value <= sys.float_info.max
+    """Return whether a value is a time in seconds that a clock can hold, or another amount."""
+    return is_number(value) and (value > 0 if above_zero else value >= 0)
 
 
 def is_whole(value: object, *, at_least: int) -> TypeGuard[int]:

@@ -3,6 +3,7 @@
 import importlib.util
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -18,8 +19,8 @@ from agentrail.distribution import install_command
 from agentrail.errors import OptionError
 from agentrail.errors.advice import Advice, advise
 from agentrail.errors.name_guesses import guess_name
-from agentrail.otp.child_specs import is_seconds
-from agentrail.otp.guarded_calls import call_guarded
+from agentrail.otp.child_specs import is_seconds, is_whole
+from agentrail.otp.guarded_calls import call_guarded, repr_of
 from agentrail.providers.json_text import encode_json
 
 Key: TypeAlias = str | Secret
@@ -129,7 +130,7 @@ def nearest_option(name: str) -> str:
 
 
 def _got(expected: str, value: object) -> str:
-    return f"expected {expected}, got {value!r}"
+    return f"expected {expected}, got {repr_of(value)}"
 
 
 # --- the rules: each returns the fault, or None. A fault never contains a key.
@@ -184,42 +185,13 @@ def _headers(value: object) -> str | None:
     return None
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _must(is_right: Callable[[Any], object], expected: str) -> Callable[[Any], str | None]:
+    return lambda value: None if is_right(value) else _got(expected, value)
 
 
-def _number(low: float, high: float) -> Callable[[Any], str | None]:
-    def rule(value: Any) -> str | None:
-        fits = _is_number(value) and low <= value <= high
-        return None if fits else _got(f"a number from {low:g} to {high:g}", value)
-
-    return rule
-
-
-def _seconds(value: Any) -> str | None:
-    return None if is_seconds(value, above_zero=True) else _got("a number of seconds above 0", value)
-
-
-def _tokens(value: Any) -> str | None:
-    fits = isinstance(value, int) and not isinstance(value, bool) and value > 0
-    return None if fits else _got("a number of tokens above 0", value)
-
-
-def _stop(value: object) -> str | None:
+def _is_stop(value: object) -> bool:
     texts = [value] if isinstance(value, str) else value
-    fits = isinstance(texts, list | tuple) and all(isinstance(text, str) and text for text in texts)
-    return None if fits else _got("a text or a list of texts, none of them empty", value)
-
-
-def _reasoning(value: object) -> str | None:
-    if isinstance(value, str):
-        return None if value in _WORDS else _got("off, low, medium, high or a number of tokens", value)
-    return _tokens(value)
-
-
-def _tool_choice(value: object) -> str | None:
-    fits = isinstance(value, str) and value
-    return None if fits else _got("auto, none, required or the name of a tool", value)
+    return isinstance(texts, list | tuple) and all(isinstance(text, str) and text for text in texts)
 
 
 def _extra_body(value: object) -> str | None:
@@ -229,28 +201,10 @@ def _extra_body(value: object) -> str | None:
     return f"expected values that JSON can represent: {encoded}" if isinstance(encoded, str) else None
 
 
-def _verify(value: object) -> str | None:
-    fits = isinstance(value, bool) or (isinstance(value, str) and value)
-    return None if fits else _got("True, False or the path of a file with certificate authorities", value)
-
-
 def _http2(value: object) -> str | None:
     if value is True and importlib.util.find_spec("h2") is None:
         return f"HTTP/2 needs the package h2: {install_command('http2')}, or leave the option out"
     return _flag(value)
-
-
-def _stall_policy(value: object) -> str | None:
-    return None if value in _STALL_POLICIES else _got("abort, retry or report", value)
-
-
-def _structured(value: object) -> str | None:
-    return None if value in ("native", "tool") else _got("native or tool", value)
-
-
-def _retries(value: object) -> str | None:
-    fits = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    return None if fits else _got("a number of retries >= 0", value)
 
 
 def _price(value: object) -> str | None:
@@ -260,35 +214,41 @@ def _price(value: object) -> str | None:
     if not isinstance(value, Mapping) or not {"input", "output"} <= set(value) <= set(_PRICES):
         return _got(expected, value)
     amounts = [value[name] for name in value if name in {"input", "output"} or value[name] is not None]
-    fits = all(_is_number(amount) and 0 <= amount < float("inf") for amount in amounts)
-    return None if fits else _got(expected, value)
+    return None if all(map(is_seconds, amounts)) else _got(expected, value)
 
 
-def _flag(value: object) -> str | None:
-    return None if isinstance(value, bool) else _got("True or False", value)
-
-
+_flag: Final = _must(lambda value: isinstance(value, bool), "True or False")
+_seconds: Final = _must(partial(is_seconds, above_zero=True), "a number of seconds above 0")
+_is_tokens: Final = partial(is_whole, at_least=1)
+_tokens: Final = _must(_is_tokens, "a number of tokens above 0")
 _RULES: Final[Mapping[str, Callable[[Any], str | None]]] = MappingProxyType(
     {
         "api_key": _key,
         "base_url": _base_url,
         "headers": _headers,
         "timeout": _seconds,
-        "temperature": _number(0, 2),
-        "top_p": _number(0, 1),
-        "stop": _stop,
+        "temperature": _must(lambda value: is_seconds(value) and value <= 2, "a number from 0 to 2"),  # noqa: PLR2004
+        "top_p": _must(lambda value: is_seconds(value) and value <= 1, "a number from 0 to 1"),
+        "stop": _must(_is_stop, "a text or a list of texts, none of them empty"),
         "max_output_tokens": _tokens,
-        "reasoning": _reasoning,
-        "tool_choice": _tool_choice,
+        "reasoning": _must(
+            lambda value: value in _WORDS or _is_tokens(value), "off, low, medium, high or a number of tokens"
+        ),
+        "tool_choice": _must(
+            lambda value: isinstance(value, str) and value, "auto, none, required or the name of a tool"
+        ),
         "extra_body": _extra_body,
-        "verify": _verify,
+        "verify": _must(
+            lambda value: isinstance(value, bool) or (isinstance(value, str) and value),
+            "True, False or the path of a file with certificate authorities",
+        ),
         "trust_env": _flag,
-        "structured": _structured,
+        "structured": _must(lambda value: value in ("native", "tool"), "native or tool"),
         "images": _flag,
         "http2": _http2,
-        "stall_policy": _stall_policy,
+        "stall_policy": _must(lambda value: value in _STALL_POLICIES, "abort, retry or report"),
         "stall_seconds": _seconds,
-        "max_retries": _retries,
+        "max_retries": _must(partial(is_whole, at_least=0), "a number of retries >= 0"),
         "context_window": _tokens,
         "price": _price,
     }

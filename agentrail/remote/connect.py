@@ -12,7 +12,7 @@ from agentrail.remote.dialer import Dial, address_of, dial_for
 from agentrail.remote.frame_codec import object_in
 from agentrail.remote.link import Links, open_links
 from agentrail.remote.remote_session import RemoteSession
-from agentrail.runtime.arguments import fault_of_optional_text, fault_of_wait, refuse
+from agentrail.runtime.arguments import fault_of, fault_of_wait, refuse
 
 
 @asynccontextmanager
@@ -55,8 +55,8 @@ async def connect(  # noqa: PLR0913 - all that there is to say of it, by keyword
     refuse(
         fault_of_wait(connect_seconds),
         _fault_of_token(token),
-        fault_of_optional_text("session_id", session_id),
-        fault_of_optional_text("agent_id", agent_id),
+        fault_of("session_id", session_id, str | None),
+        fault_of("agent_id", agent_id, str | None),
     )
     async with open_remote(dial_for(address, token, tls), session_id, agent_id, connect_seconds) as session:
         yield session

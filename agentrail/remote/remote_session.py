@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Final, NoReturn, Protocol, Self, TypeVar, cast
+from typing import Any, Final, Literal, NoReturn, Protocol, Self, TypeVar, cast
 
 from agentrail import outside
 from agentrail.abc import Error, Ok
@@ -46,13 +46,10 @@ from agentrail.runtime.arguments import (
     decide_client_id,
     decide_settings,
     decide_text,
-    fault_of_choice,
+    fault_of,
     fault_of_digest,
-    fault_of_flag,
-    fault_of_optional_text,
     fault_of_outcome,
     fault_of_request_id,
-    fault_of_text,
     fault_of_via,
     fault_of_wait,
     fault_of_whole,
@@ -204,7 +201,7 @@ class RemoteCommands:
 
         Cancellation: Once it is sent, only the answer is lost.
         """
-        refuse(fault_of_text("name", name), fault_of_text("text", text))
+        refuse(fault_of("name", name, str), fault_of("text", text, str))
         told = {
             "name": name.strip().removeprefix("/"),
             "text": text,
@@ -230,7 +227,7 @@ class RemoteListing:
 
     async def knows_session(self: _OnLinks, session_id: str) -> bool:
         """Return whether the server has a session of this id that the caller may use."""
-        refuse(fault_of_text("session_id", session_id))
+        refuse(fault_of("session_id", session_id, str))
         try:
             await self._links.first.call("status", session_id, {})
         except SessionUnknown:
@@ -351,8 +348,8 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
     ) -> RemoteCycle:
         """Send a prompt and read the events of its cycle. See `Session.stream`."""
         refuse(
-            fault_of_flag("raise_on_failure", raise_on_failure),
-            fault_of_choice("on_leave", on_leave, ("go_on", "abort")),
+            fault_of("raise_on_failure", raise_on_failure, bool),
+            fault_of("on_leave", on_leave, Literal["go_on", "abort"]),
         )
         decide_terms(kinds=kinds, deltas=deltas, buffer=buffer)
         decide_blocks(content)
@@ -445,7 +442,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
 
     async def answer(self, ref: str, outcome: Ok | Error) -> None:
         """Send the result of a call that this client ran. See `Session.answer`."""
-        refuse(fault_of_text("ref", ref), fault_of_outcome(outcome))
+        refuse(fault_of("ref", ref, str), fault_of_outcome(outcome))
         check_size(ref, outcome.text)
         told = {
             "ref": ref,
@@ -510,8 +507,8 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
             fault_of_place(at, turn),
             fault_of_number("at", at),
             fault_of_number("turn", turn),
-            fault_of_flag("files", files),
-            fault_of_optional_text("session_id", session_id),
+            fault_of("files", files, bool),
+            fault_of("session_id", session_id, str | None),
         )
         refuse_arguments("fork", files=files, **options)
         # The id is chosen here, so that a command repeated after a lost connection creates only one fork.

@@ -12,6 +12,7 @@ from agentrail.core.policy.response_format import fault_of_format
 from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.errors import OptionError
 from agentrail.frozen import TooDeep, frozen_json, not_json
+from agentrail.otp.field_rules import Count, faults_of_fields
 from agentrail.otp.guarded_calls import repr_of
 from agentrail.plugins.permission_policy import read_scope
 
@@ -83,7 +84,7 @@ class Agent(AgentRole):
     plugins: Sequence[PluginEntry] | None = None
     permissions: Mapping[str, Any] | None = None
     result: Mapping[str, Any] | None = None
-    max_turns: int | None = None
+    max_turns: Count | None = None
     budget: Budget | None = None
     skills: Equipment | None = None
     user_data: Mapping[str, Any] | None = None
@@ -134,27 +135,21 @@ def _faults_of(agent: Any) -> Iterator[str]:
     yield from _faults_of_rules(agent.permissions)
     yield from _faults_of_result(agent.result)
     yield from _faults_of_data(agent.user_data)
-    sections, turns = agent.replace_sections, agent.max_turns
+    sections = agent.replace_sections
     are_texts = isinstance(sections, Mapping) and all(
         isinstance(text, str) for pair in sections.items() for text in pair
     )
     can_equip = agent.skills is None or callable(getattr(agent.skills, "equip", None))
     are_plugins = isinstance(agent.plugins, Sequence | None) and not isinstance(agent.plugins, str)
-    is_count = isinstance(turns, int) and not isinstance(turns, bool) and turns >= 1
     checks = (
         ("replace_sections", sections is None or are_texts, "texts by the keys of sections, or None"),
         ("skills", can_equip, "SkillUse(skills=read_skills(…)), or None"),
         ("plugins", are_plugins, "a sequence of plugins, or None"),
-        *[
-            (name, isinstance(getattr(agent, name), bool), "True or False")
-            for name in ("background", "wake", "handoff")
-        ],
-        ("budget", isinstance(agent.budget, Budget | None), "Budget(max_total_tokens=…), or None"),
-        ("max_turns", turns is None or is_count, "a whole number >= 1, or None"),
     )
     for name, is_right, expected in checks:
         if not is_right:
             yield f"{name} is {repr_of(getattr(agent, name)):.80}: expected {expected}"
+    yield from faults_of_fields(agent, Agent, "background", "wake", "handoff", "max_turns", "budget")
 
 
 def _faults_of_rules(permissions: Any) -> Iterator[str]:

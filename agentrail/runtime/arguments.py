@@ -18,6 +18,7 @@ from agentrail.events import ToolSourceState
 from agentrail.frozen import TooDeep, frozen_json, not_json, too_large
 from agentrail.messages import MAX_PROMPT_BYTES, Content, FileRef, Image, Text, UserBlock
 from agentrail.otp.child_specs import is_seconds
+from agentrail.otp.field_rules import misfits
 from agentrail.otp.guarded_calls import repr_of
 from agentrail.runtime.session_keys import fault_of_scope
 from agentrail.runtime.session_options import fault_of_tool, is_provider
@@ -43,8 +44,9 @@ def all_items(given: Iterable[_T]) -> tuple[_T, ...]:
     return tuple(value) if isinstance(value, Iterable) and not isinstance(value, str | Mapping) else value
 
 
-def fault_of_text(name: str, value: object) -> str | None:
-    return None if isinstance(value, str) else f"{name} is {repr_of(value):.200}: expected a text"
+def fault_of(name: str, value: object, annotation: Any) -> str | None:
+    is_usual = type(value) is annotation and annotation is not float  # which may be infinite
+    return None if is_usual else next(misfits(name, value, annotation), None)
 
 
 def fault_of_whole(name: str, value: object, least: int, most: int | None = None) -> str | None:
@@ -54,27 +56,11 @@ def fault_of_whole(name: str, value: object, least: int, most: int | None = None
     return f"{name} is {repr_of(value):.200}: expected a whole number {expected}"
 
 
-def fault_of_object(name: str, value: object, kind: type) -> str | None:
-    return (
-        None if isinstance(value, kind) else f"{name} is {repr_of(value):.200}: expected {kind.__name__}(…)"
-    )
-
-
 def faults_of_key(scope: object, session_id: object) -> tuple[str | None, str | None]:
-    return fault_of_text("session_id", session_id), fault_of_scope("scope", scope)
+    return fault_of("session_id", session_id, str), fault_of_scope("scope", scope)
 
 
-def fault_of_choice(name: str, value: object, choices: tuple[str, ...]) -> str | None:
-    if isinstance(value, str) and value in choices:
-        return None
-    return f"{name} is {repr_of(value):.200}: expected {' or '.join(map(repr, choices))}"
-
-
-def fault_of_optional_text(name: str, value: object) -> str | None:
-    return None if value is None else fault_of_text(name, value)
-
-
-fault_of_reason: Final = partial(fault_of_optional_text, "reason")
+fault_of_reason: Final = partial(fault_of, "reason", annotation=str | None)
 
 
 def fault_of_via(value: object) -> str | None:
@@ -107,10 +93,6 @@ def decide_settings(given: object) -> PromptSettings | None:
     OptionError.raise_for(faults_of_settings(given))
     settings = settings_of(given)  # type: ignore[arg-type]  # checked above
     return None if settings == PromptSettings() else settings
-
-
-def fault_of_flag(name: str, value: object) -> str | None:
-    return None if isinstance(value, bool) else f"{name} is {repr_of(value):.200}: expected True or False"
 
 
 def fault_of_wait(value: object) -> str | None:

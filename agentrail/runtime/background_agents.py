@@ -13,7 +13,7 @@ from agentrail.core.session.agent_records import AgentState, AgentStatus
 from agentrail.errors import OptionError, SessionDown
 from agentrail.events import TERMINAL, Event, EventsLost, SubagentEnd, SubagentEvent
 from agentrail.messages import SessionId, TokenUsage
-from agentrail.runtime.arguments import fault_of_flag, fault_of_reason, fault_of_text, fault_of_wait, refuse
+from agentrail.runtime.arguments import fault_of, fault_of_reason, fault_of_wait, refuse
 from agentrail.runtime.event_subscription import Terms
 from agentrail.runtime.event_waits import bounded
 from agentrail.runtime.session_clock import now_ms
@@ -65,9 +65,9 @@ class BackgroundAgents(AskingHandle):
         Cancellation: Once the message has been sent, the agent starts. Only its name is lost.
         """
         refuse(
-            fault_of_text("agent", agent),
-            fault_of_text("task", task),
-            None if name is None else fault_of_text("name", name),
+            fault_of("agent", agent, str),
+            fault_of("task", task, str),
+            fault_of("name", name, str | None),
         )
         return await self._command("spawn", name=name or "", agent=agent, text=task)
 
@@ -81,7 +81,7 @@ class BackgroundAgents(AskingHandle):
 
         Cancellation: Once the message has been sent, it is delivered.
         """
-        refuse(fault_of_text("name", name), fault_of_text("text", text))
+        refuse(fault_of("name", name, str), fault_of("text", text, str))
         await self._command("send", name=name, text=text)
 
     async def wait(
@@ -107,7 +107,7 @@ class BackgroundAgents(AskingHandle):
             None if match in ("all", "any") else f"match is {match!r:.200}: expected 'all' or 'any'",
             None if until in ("idle", "closed") else f"until is {until!r:.200}: expected 'idle' or 'closed'",
             fault_of_wait(timeout_seconds),
-            *(fault_of_text("names", one) for one in wanted or ()),
+            *(fault_of("names", one, str) for one in wanted or ()),
         )
         there = await self._states()
         if wanted is None:
@@ -148,9 +148,9 @@ class BackgroundAgents(AskingHandle):
         Cancellation: The agent is still closed.
         """
         refuse(
-            fault_of_text("name", name),
+            fault_of("name", name, str),
             fault_of_reason(reason or None),
-            fault_of_flag("now", now),
+            fault_of("now", now, bool),
         )
         await self._command("close", name=name, text=reason, now=now)
         found = await self.wait([name], until="closed", timeout_seconds=None)

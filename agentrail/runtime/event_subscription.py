@@ -15,7 +15,7 @@ from agentrail.errors import OptionError, SubscriberTooSlow, YourMove
 from agentrail.events import KINDS, Event, EventsLost
 from agentrail.messages import SessionId
 from agentrail.otp.guarded_calls import repr_of
-from agentrail.runtime.arguments import fault_of_flag, fault_of_whole, refuse
+from agentrail.runtime.arguments import fault_of, fault_of_whole, refuse
 
 _CHECKPOINT_EVERY: Final = 64
 
@@ -47,7 +47,7 @@ class Terms:
 
 def decide_terms(*, kinds: Iterable[type[Event]] | None, deltas: bool, buffer: int) -> Terms:
     wanted = decide_kinds(kinds)
-    refuse(fault_of_whole("buffer", buffer, 1), fault_of_flag("deltas", deltas))
+    refuse(fault_of_whole("buffer", buffer, 1), fault_of("deltas", deltas, bool))
     return Terms(kinds=wanted, deltas=deltas, buffer=buffer)
 
 

@@ -35,13 +35,7 @@ from agentrail.messages import SessionId
 from agentrail.otp.child_specs import Restart
 from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.guarded_calls import leaves, repr_of
-from agentrail.runtime.arguments import (
-    fault_of_choice,
-    fault_of_flag,
-    fault_of_object,
-    faults_of_key,
-    refuse,
-)
+from agentrail.runtime.arguments import fault_of, faults_of_key, refuse
 from agentrail.runtime.crashes import PortCrashed, crash_edge
 from agentrail.runtime.forks import Forks
 from agentrail.runtime.keywords import SessionKeywords
@@ -419,12 +413,12 @@ class Hibernation:
         Cancellation: Nothing was done, or it was released and has no owner.
         """
         chosen: dict[str, Any] = dict(given)
-        refuse(None if options is None else fault_of_object("options", options, SessionOptions))
+        refuse(fault_of("options", options, SessionOptions | None))
         scope = chosen.pop("scope", NO_SCOPE if options is None else options.scope)
         refuse(
             *faults_of_key(scope, session_id),
-            fault_of_flag("force", force),
-            None if on_drift is None else fault_of_choice("on_drift", on_drift, ("park", "go_on")),
+            fault_of("force", force, bool),
+            fault_of("on_drift", on_drift, Literal["park", "go_on"] | None),
         )
         if model is not None:
             chosen["model"] = model

@@ -12,7 +12,7 @@ from agentrail.core.journal.turn_index import PastTurn
 from agentrail.core.session.fork import without_what_was_open
 from agentrail.core.session.state import SessionState
 from agentrail.errors import OptionError
-from agentrail.runtime.arguments import fault_of_flag, refuse
+from agentrail.runtime.arguments import fault_of, refuse
 from agentrail.runtime.file_restore import RestoredFiles, Rewound, versioned_of
 from agentrail.runtime.journal_state import (
     Journal,
@@ -111,7 +111,7 @@ class LookingBackHandle(AskingHandle):
             fault_of_place(at, turn),
             fault_of_number("at", at),
             fault_of_number("turn", turn),
-            fault_of_flag("files", files),
+            fault_of("files", files, bool),
         )
         await trio.lowlevel.checkpoint()
         given: dict[str, Any] = {**options, **({} if model is None else {"model": model})}

@@ -4,7 +4,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 import trio
 from attrs import define, field
@@ -23,15 +23,7 @@ from agentrail.events import Event
 from agentrail.frozen import EMPTY
 from agentrail.messages import SessionId
 from agentrail.otp.guarded_calls import repr_of
-from agentrail.runtime.arguments import (
-    fault_of_choice,
-    fault_of_flag,
-    fault_of_object,
-    fault_of_text,
-    fault_of_whole,
-    faults_of_key,
-    refuse,
-)
+from agentrail.runtime.arguments import fault_of, fault_of_whole, faults_of_key, refuse
 from agentrail.runtime.event_history import PageAsked, PageOfEvents, fault_of_page, page_of_events, read_kept
 from agentrail.runtime.event_subscription import decide_kinds
 from agentrail.runtime.journal_inspection import (
@@ -110,7 +102,7 @@ class Journals:
         Cancellation: At once.
         """
         refuse(
-            fault_of_object("filters", filters, Filters),
+            fault_of("filters", filters, Filters),
             _fault_of_place("after", after, "scope and id", str),
             fault_of_whole("limit", limit, 0, sys.maxsize),
         )
@@ -123,7 +115,7 @@ class Journals:
     ) -> Sequence[StoredSession]:
         """Return the stored sessions that were opened last, newest first. As `find`, but see `Store.newest`."""
         refuse(
-            fault_of_object("filters", filters, Filters),
+            fault_of("filters", filters, Filters),
             _fault_of_place("before", before, "time and id", int),
             fault_of_whole("limit", limit, 0, sys.maxsize),
         )
@@ -202,7 +194,7 @@ class Journals:
 
         Cancellation: Same as `change_owed`.
         """
-        refuse(fault_of_text("kind", kind))
+        refuse(fault_of("kind", kind, str))
         await trio.lowlevel.checkpoint()
         store, keeping = self._owing("adopt_owed"), self._shared.store_of("adopt_owed")
         adopt = partial(
@@ -370,7 +362,7 @@ class Journals:
 
         Cancellation: At once. The work runs in a thread, at most four at a time.
         """
-        refuse(fault_of_object("wanted", wanted, WantedRecords))
+        refuse(fault_of("wanted", wanted, WantedRecords))
         refuse(
             *faults_of_key(scope, session_id),
             fault_of_after(wanted.after),
@@ -529,7 +521,7 @@ class Journals:
         """
         wanted = decide_kinds(kinds)
         asked = PageAsked(before=before, after=after, limit=limit, kinds=wanted, undone=undone)
-        refuse(*faults_of_key(scope, session_id), fault_of_page(asked), fault_of_flag("undone", undone))
+        refuse(*faults_of_key(scope, session_id), fault_of_page(asked), fault_of("undone", undone, bool))
         await trio.lowlevel.checkpoint()
         cell = self._seen(key_of(scope, session_id))
         keeping = self._shared.keeping
@@ -635,8 +627,8 @@ class Journals:
         """
         refuse(
             *faults_of_key(scope, session_id),
-            fault_of_choice("format", format, ("jsonl", "markdown", "otlp")),
-            fault_of_flag("content", content),
+            fault_of("format", format, Literal["jsonl", "markdown", "otlp"]),
+            fault_of("content", content, bool),
         )
 
         def export(journal: Journal) -> bytes:

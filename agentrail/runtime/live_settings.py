@@ -28,13 +28,7 @@ from agentrail.events import ToolSourceState
 from agentrail.frozen import not_json
 from agentrail.messages import JsonObject
 from agentrail.otp.guarded_calls import call_guarded
-from agentrail.runtime.arguments import (
-    fault_of_text,
-    faults_of_names,
-    faults_of_source,
-    faults_of_tools,
-    refuse,
-)
+from agentrail.runtime.arguments import fault_of, faults_of_names, faults_of_source, faults_of_tools, refuse
 from agentrail.runtime.model_lookup import decide_switch, facts_of
 from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_clock import now_ms
@@ -149,7 +143,7 @@ class ChangingHandle(AskingHandle):
 
         Cancellation: Always a checkpoint for cancellation. After that, the update takes effect in all these sessions.
         """
-        refuse(fault_of_text("plugin", plugin), not_json(options, "options"))
+        refuse(fault_of("plugin", plugin, str), not_json(options, "options"))
         signal = UpdatePluginOpts(
             at_ms=now_ms(), signal_id=self._cell.pending_calls.mint(), plugin=plugin, options=options
         )
@@ -183,7 +177,7 @@ class ChangingHandle(AskingHandle):
 
         Cancellation: The change remains in effect. Waits for the end of the running cycle.
         """
-        refuse(fault_of_text("name", name))
+        refuse(fault_of("name", name, str))
         await _change_plugins(self._cell, "detach", name=name)
 
     async def reload_plugin(self, plugin: PluginEntry) -> None:

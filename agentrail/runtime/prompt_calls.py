@@ -30,9 +30,8 @@ from agentrail.runtime.arguments import (
     decide_blocks,
     decide_client_id,
     decide_settings,
-    fault_of_choice,
+    fault_of,
     fault_of_digest,
-    fault_of_flag,
     fault_of_request_id,
     fault_of_via,
     fault_of_wait,
@@ -258,8 +257,8 @@ class PromptingHandle(CycleCalls, AskingHandle):
             CallingSelf: Your move: a tool of this session made the call.
         """
         refuse(
-            fault_of_flag("raise_on_failure", raise_on_failure),
-            fault_of_choice("on_leave", on_leave, ("go_on", "abort")),
+            fault_of("raise_on_failure", raise_on_failure, bool),
+            fault_of("on_leave", on_leave, Literal["go_on", "abort"]),
         )
         terms = decide_terms(kinds=kinds, deltas=deltas, buffer=buffer)
         self._cell.pending_calls.refuse_self("stream")

@@ -25,7 +25,7 @@ from agentrail.core.session.views import first_words_in
 from agentrail.core.stack.loaded_stack import attempt_as
 from agentrail.errors import OptionError, SessionDown, UnknownApproval, UnknownRule
 from agentrail.messages import SessionId
-from agentrail.runtime.arguments import fault_of_text, refuse
+from agentrail.runtime.arguments import fault_of, refuse
 from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_queries import AskingHandle, change_below
@@ -78,7 +78,7 @@ class WaitingCall(Generic[RulingT]):
 
 
 async def read_waiting_call(session: RulingT, approval_id: str) -> WaitingCall[RulingT]:
-    refuse(fault_of_text("approval_id", approval_id))
+    refuse(fault_of("approval_id", approval_id, str))
     await session._look()  # noqa: SLF001 - same module
     owner = session._cell.owner_of(approval_id)  # noqa: SLF001 - internal access to the cell of a handle
     form = form_of_approval(owner.visible.data, approval_id)

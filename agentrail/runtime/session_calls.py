@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from types import MappingProxyType, NoneType
-from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Final, TypeAlias, TypeVar, get_args, get_type_hints
 
 from agentrail.abc import Provider
 from agentrail.core.journal.turn_index import PastTurn
@@ -15,19 +15,17 @@ from agentrail.core.session.views import Snapshot, Status
 from agentrail.errors import OptionError
 from agentrail.events import AbortReceipt
 from agentrail.messages import JsonObject
-from agentrail.otp.guarded_calls import repr_of
 from agentrail.otp.unique import Unique
 from agentrail.runtime.arguments import (
     decide_settings,
+    fault_of,
     fault_of_client_id,
     fault_of_digest,
     fault_of_edit,
-    fault_of_flag,
     fault_of_model,
     fault_of_provider_opts,
     fault_of_request_id,
     fault_of_response,
-    fault_of_text,
     fault_of_user,
     fault_of_via,
     fault_of_wait,
@@ -547,40 +545,16 @@ def _checks_of(operation: operations.Operation[Any]) -> tuple[tuple[str, tuple[t
 
 
 def _check_of(name: str, hint: Any) -> tuple[tuple[type, ...], Check]:
+    plain = get_args(hint) or (hint,)
     if name in _CHECK_OF_NAME:
-        return (NoneType,) if NoneType in get_args(hint) else (), _CHECK_OF_NAME[name]
-    if get_origin(hint) is Literal:
-        return (), partial(_fault_of_word, name, get_args(hint))
-    plain, check = _CHECK_OF_TYPE[hint]
-    return plain, partial(check, name)
-
-
-def _fault_of_word(name: str, words: tuple[str, ...], value: object) -> str | None:
-    if value in words:
-        return None
-    *others, last = map(repr, words)
-    return f"{name} is {repr_of(value):.200}: expected {', '.join(others)} or {last}"
-
-
-def _fault_of_number(name: str, value: object) -> str | None:
-    return fault_of_number(name, value, needed=True)
+        return (NoneType,) if NoneType in plain else (), _CHECK_OF_NAME[name]
+    if int in plain:
+        return plain, partial(fault_of_number, name, needed=True)
+    return plain, partial(fault_of, name, annotation=hint)
 
 
 _DECIDED: Final = ("settings",)
 """Arguments that the method has already validated and converted."""
-
-_CHECK_OF_TYPE: Final[Mapping[Any, tuple[tuple[type, ...], Callable[[str, object], str | None]]]] = (
-    MappingProxyType(
-        {
-            str: ((str,), fault_of_text),
-            str | None: ((str, NoneType), fault_of_text),
-            bool: ((bool,), fault_of_flag),
-            int: ((int,), _fault_of_number),
-            int | None: ((int, NoneType), _fault_of_number),
-        }
-    )
-)
-"""Checks of arguments whose type alone determines the check."""
 
 _CHECK_OF_NAME: Final[Mapping[str, Check]] = MappingProxyType(
     {

@@ -26,9 +26,9 @@ from agentrail.messages import (
 from agentrail.runtime.arguments import (
     decide_client_id,
     decide_text,
+    fault_of,
     fault_of_outcome,
     fault_of_request_id,
-    fault_of_text,
     fault_of_via,
     fault_of_whole,
     refuse,
@@ -198,7 +198,7 @@ class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
 
         Cancellation: The answer remains in effect.
         """
-        refuse(fault_of_text("ref", ref), fault_of_outcome(outcome))
+        refuse(fault_of("ref", ref, str), fault_of_outcome(outcome))
         check_size(ref, outcome.text)
         signal = AnswerCall(
             at_ms=now_ms(),

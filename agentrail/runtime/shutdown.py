@@ -3,6 +3,7 @@
 import math
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import trio
@@ -14,10 +15,10 @@ from agentrail.core.protocol.signals import StatusQuery, StopSession
 from agentrail.errors import CodecError, OptionError, SessionBusy, SessionDown, StoreUnavailable
 from agentrail.events import AbortReceipt, AbortSettled
 from agentrail.messages import SessionId
-from agentrail.otp.child_specs import is_seconds
 from agentrail.otp.exits import Killed
-from agentrail.otp.guarded_calls import repr_of
+from agentrail.otp.field_rules import Pause
 from agentrail.otp.supervision_types import Report
+from agentrail.runtime.arguments import fault_of
 from agentrail.runtime.crashes import PortCrashed, crash_edge, decide_close_crash
 from agentrail.runtime.error_scrubber import scrub_of
 from agentrail.runtime.ports import ChildUsage, Ports
@@ -91,10 +92,7 @@ async def end_child(cell: SessionCell, usage: ChildUsage) -> None:
     usage.spent = spent_of(cell.state.data.usage, cell.state.data.ledger)
 
 
-def fault_of_within(within: object) -> str | None:
-    if is_seconds(within):
-        return None
-    return f"within is {repr_of(within):.200}: expected finite seconds >= 0"
+fault_of_within: Final = partial(fault_of, "within", annotation=Pause)
 
 
 async def rest_session(cell: SessionCell, within: float) -> Rested:

@@ -61,7 +61,7 @@ from agentrail.otp.guarded_calls import repr_of
 from agentrail.otp.supervision_types import Report, Started
 from agentrail.otp.unique import Unique
 from agentrail.outside import current
-from agentrail.runtime.arguments import fault_of_text, fault_of_whole, faults_of_key, refuse
+from agentrail.runtime.arguments import fault_of, fault_of_whole, faults_of_key, refuse
 from agentrail.runtime.assembly import Dependencies, assemble, decide_refusal
 from agentrail.runtime.branch import BRANCH, Branch
 from agentrail.runtime.child_sessions import ChildSessions
@@ -945,7 +945,7 @@ async def _only(chunk: Chunk) -> AsyncGenerator[Chunk, None]:
 
 def decide_call(name: object, arguments: object, options: object, given: Mapping[str, Any]) -> SessionOptions:
     faults = [
-        fault for fault in (fault_of_text("name", name), _fault_of_arguments(arguments)) if fault is not None
+        fault for fault in (fault_of("name", name, str), _fault_of_arguments(arguments)) if fault is not None
     ]
     OptionError.raise_for(faults)
     said: Any = {} if arguments is None else arguments

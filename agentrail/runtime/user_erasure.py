@@ -15,7 +15,7 @@ from agentrail.abc.store import Erasure
 from agentrail.core.journal.erasure import USER_FORGOTTEN
 from agentrail.errors import AgentrailError, OptionError, SessionDown, SessionNotFound, StillNeeded
 from agentrail.messages import SessionId
-from agentrail.runtime.arguments import fault_of_text, refuse
+from agentrail.runtime.arguments import fault_of, refuse
 from agentrail.runtime.erasure_report import (
     ForgottenUser,
     TreeKey,
@@ -68,7 +68,7 @@ class UserErasure:
 
         Cancellation: Completed steps stay done, and a step that has begun completes. Call again.
         """
-        refuse(fault_of_text("user_id", user_id), fault_of_text("tenant_id", tenant_id))
+        refuse(fault_of("user_id", user_id, str), fault_of("tenant_id", tenant_id, str))
         if not user_id:
             raise OptionError(
                 ["user_id must not be empty; sessions without a user cannot be forgotten this way"]
@@ -104,7 +104,7 @@ class UserErasure:
         Raises:
             OptionError: Your move: one of them is not a string.
         """
-        refuse(fault_of_text("user_id", user_id), fault_of_text("tenant_id", tenant_id))
+        refuse(fault_of("user_id", user_id, str), fault_of("tenant_id", tenant_id, str))
         desks = self._shared.dependencies.desks
         return None if desks is None else desks.memories_of(MemoryOwner(tenant=tenant_id, user=user_id))
 

@@ -17,6 +17,7 @@ from agentrail import outside
 from agentrail.abc import ExecuteOptions, ExecuteResult, ProcessOptions, Refusal
 from agentrail.errors import ProcessRefused
 from agentrail.logs import Logger
+from agentrail.otp.field_rules import CheckedFields, Count
 from agentrail.sandboxes.bubblewrap import Network, View
 from agentrail.sandboxes.command_process import (
     CommandRun,
@@ -60,7 +61,7 @@ _STAYING: Final = (
 
 
 @frozen(kw_only=True)
-class CommandLimits:
+class CommandLimits(CheckedFields):
     """Resource limits of a command. All limits except `max_processes` apply per process.
 
     Attributes:
@@ -73,11 +74,11 @@ class CommandLimits:
             directories are then in memory.
     """
 
-    max_memory_bytes: int = 4 << 30
-    max_file_bytes: int = 1 << 30
-    max_open_files: int = 1_024
-    max_processes: int = 256
-    max_temporary_bytes: int = 2 << 30
+    max_memory_bytes: Count = 4 << 30
+    max_file_bytes: Count = 1 << 30
+    max_open_files: Count = 1_024
+    max_processes: Count = 256
+    max_temporary_bytes: Count = 2 << 30
 
     def wrap(
         self, argv: tuple[str, ...], *, timeout_seconds: float, confined: bool, staying: bool

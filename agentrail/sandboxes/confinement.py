@@ -6,13 +6,11 @@ import re
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 import trio
 from attrs import evolve, field, frozen
 
-from agentrail.errors import OptionError
-from agentrail.otp.guarded_calls import repr_of
 from agentrail.sandboxes.bubblewrap import (
     BIND_OPENED,
     CALL_FILTER,
@@ -91,12 +89,6 @@ async def probe(fallback: ShellFallback, program: str | None) -> Confinement:
     if tried.is_for_good:
         return fall_back(fallback, tried.why)
     return Confinement(mode="failed", why=tried.why)
-
-
-def check_choice(name: str, value: object, allowed: object) -> None:
-    words = get_args(allowed)
-    if value not in words:
-        raise OptionError([f"{name} is {repr_of(value):.80}: expected {' or '.join(map(repr, words))}"])
 
 
 def fall_back(fallback: ShellFallback, why: str) -> Confinement:

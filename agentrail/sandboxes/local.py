@@ -7,7 +7,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path, PurePosixPath
-from typing import Final, TypeVar, cast
+from typing import Annotated, Final, TypeAlias, TypeVar, cast
 
 import trio
 
@@ -34,11 +34,12 @@ from agentrail.abc.versions import FileKeeper, GetContent, PutBack
 from agentrail.core.journal.file_changes import WantedFile
 from agentrail.errors import ProcessRefused, SandboxError
 from agentrail.logs import Logger
+from agentrail.otp.field_rules import checked
 from agentrail.private_paths import private_below
 from agentrail.sandboxes.bubblewrap import Network
 from agentrail.sandboxes.command_process import ErrorOutput, OpenedProcess
 from agentrail.sandboxes.command_runner import CommandLimits, CommandRules, Commands, check_command
-from agentrail.sandboxes.confinement import Confinement, check_choice
+from agentrail.sandboxes.confinement import Confinement
 from agentrail.sandboxes.fallback import ShellFallback
 from agentrail.sandboxes.files import HardLinks, OwnedDescriptor, copy_tree
 from agentrail.sandboxes.grep import (
@@ -77,6 +78,10 @@ T = TypeVar("T")
 Names = tuple[str, ...]
 
 MAX_FILE_THREADS: Final = 8
+_AnyPath: TypeAlias = Annotated[
+    str | os.PathLike[str], (lambda path: isinstance(path, str | os.PathLike), "a path")
+]
+"""Also one that no file can have, which is refused as a missing directory."""
 MAX_WRITE_ATTEMPTS: Final = 3
 """Number of attempts for a write that conflicts with another program's writes."""
 
@@ -98,9 +103,10 @@ class LocalSandbox:
     _keeper: FileKeeper | None = None
     _kept_of: "LocalSandbox | None" = None
 
+    @checked
     def __init__(  # noqa: PLR0913 - all but the first are options, by name
         self,
-        root: str | os.PathLike[str],
+        root: _AnyPath,
         *,
         virtual_mode: bool = True,
         hard_links: HardLinks = "read",
@@ -136,9 +142,6 @@ class LocalSandbox:
             OptionError: Your move: an option has an invalid value.
         """
         protected = tuple(protected)
-        check_choice("hard_links", hard_links, HardLinks)
-        check_choice("shell_fallback", shell_fallback, ShellFallback)
-        check_choice("network", network, Network)
         given = Path(os.path.abspath(root))  # noqa: PTH100 - resolve() would also follow links
         self._root = _open_root(given)
         self._close_root = weakref.finalize(self, os.close, self._root)

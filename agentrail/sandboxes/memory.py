@@ -23,6 +23,7 @@ from agentrail.abc import (
     Transfer,
     WriteResult,
 )
+from agentrail.otp.field_rules import checked
 from agentrail.sandboxes.files import edit_bytes, hash_bytes
 from agentrail.sandboxes.grep import Document, fault_of_pattern, fill_batches, grep_in_helper
 from agentrail.sandboxes.locks import KeyedLocks
@@ -64,6 +65,7 @@ class MemorySandbox:
     A directory exists as long as a file is below it. Absolute paths count from the root.
     """
 
+    @checked
     def __init__(
         self, files: Mapping[str, str | bytes] | None = None, *, protected: Iterable[str] = PROTECTED
     ) -> None:

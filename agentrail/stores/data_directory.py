@@ -2,12 +2,11 @@
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from agentrail.errors import OptionError, StoreUnavailable
-from agentrail.otp.guarded_calls import repr_of
+from agentrail.otp.field_rules import misfits
 
 DATA_VARIABLE: Final = "AGENTRAIL_DATA_DIR"
 """Environment variable that overrides the data directory."""
@@ -31,11 +30,8 @@ def find_data_directory(environ: Mapping[str, str], given: str | os.PathLike[str
 
 def checked_path(name: str, value: Any) -> Path:
     """Return a path that a file can have, or raise OptionError: not a path, a NUL or a lone surrogate."""
-    with suppress(TypeError, ValueError):
-        path = value if isinstance(value, Path) else Path(value)
-        if b"\0" not in os.fsencode(path):
-            return path
-    raise OptionError([f"{name} is {repr_of(value):.200}: expected a path, without NUL or lone surrogates"])
+    OptionError.raise_for([*misfits(name, value, os.PathLike)])
+    return value if isinstance(value, Path) else Path(value)
 
 
 def expand_home(path: str) -> Path:

@@ -33,6 +33,7 @@ from agentrail.core.journal.record import ERASED, Record, Tail
 from agentrail.core.journal.session_owner import NO_OWNER
 from agentrail.errors import Fenced, StillNeeded, Trimmed
 from agentrail.messages import SessionId
+from agentrail.otp.field_rules import Count, checked
 from agentrail.stores.append_rules import (
     FORGET_NODE_MS,
     KEPT_SNAPSHOTS,
@@ -201,11 +202,12 @@ class MemoryStore:
 
     is_immediate: Final = True
 
+    @checked
     def __init__(
         self,
         *,
         now_ms: Callable[[], int] | None = None,
-        lease_ms: int = 15_000,
+        lease_ms: Count = 15_000,
         is_shared: bool = False,
     ) -> None:
         """Create an empty store.

@@ -40,6 +40,7 @@ from agentrail.errors import (
     StoreUnavailable,
 )
 from agentrail.messages import SessionId
+from agentrail.otp.field_rules import Count, checked
 from agentrail.private_paths import keep_private
 from agentrail.stores.append_rules import AppendRefusal
 from agentrail.stores.data_directory import checked_path, no_store_at
@@ -375,12 +376,13 @@ class SqliteStore:
     is_immediate: Final = False
     is_shared: Final = False
 
+    @checked
     def __init__(  # noqa: PLR0913 - replaceable for tests
         self,
         path: str | os.PathLike[str],
         *,
         read_only: bool = False,
-        lease_ms: int = 15_000,
+        lease_ms: Count = 15_000,
         wall: Callable[[], float] | None = None,
         connect: Connect = connect_with_apsw,
         vfs: str | None = None,

@@ -15,6 +15,7 @@ from agentrail.distribution import install_command
 from agentrail.errors import OptionError
 from agentrail.events import Event, SessionStart
 from agentrail.messages import SessionId
+from agentrail.otp.field_rules import misfits
 from agentrail.otp.guarded_calls import repr_of
 from agentrail.telemetry.otel_variables import is_address, is_installed, is_share
 from agentrail.telemetry.reader import HeardEvent
@@ -55,15 +56,12 @@ class OpenTelemetry:
         given: Any = self  # annotations cannot be trusted here
         if not is_installed("opentelemetry.exporter.otlp.proto.http"):
             yield f"telemetry needs the official libraries: {install_command('otel')}"
-        for name in ("content", "tenant"):
-            if not isinstance(getattr(given, name), bool):
-                yield f"{name} of telemetry is {repr_of(getattr(given, name)):.80}: expected True or False"
+        for name, kind in (("content", bool), ("tenant", bool), ("propagate", Literal["providers"] | None)):
+            yield from misfits(f"{name} of telemetry", getattr(given, name), kind)
         if not isinstance(given.resource, Mapping):
             yield f"resource of telemetry is {repr_of(given.resource):.80}: expected attributes by name"
         if isinstance(given.sample, str) or not is_share(given.sample):
             yield f"sample of telemetry is {repr_of(given.sample):.80}: expected a number from 0 to 1"
-        if given.propagate not in (None, "providers"):
-            yield f"propagate of telemetry is {repr_of(given.propagate):.80}: expected 'providers', or None"
         is_exporter = given.exporter is None or callable(getattr(given.exporter, "export", None))
         if not is_exporter and not is_address(given.exporter):
             yield f"exporter of telemetry is {repr_of(given.exporter):.200}: expected an address, or a SpanExporter"

@@ -6,10 +6,11 @@ from agentrail.abc import Error, ToolContext, ToolOutcome
 from agentrail.core.values.toolbox import EffectClass, ToolSpec
 from agentrail.frozen import frozen_json
 from agentrail.messages import JsonObject
+from agentrail.otp.field_rules import CheckedFields, TimeLimit
 
 
 @frozen(kw_only=True)
-class ClientTool:
+class ClientTool(CheckedFields):
     """A tool of the program that sends the prompts. Its calls pass all gates, then wait as data, announced by `ClientCall`.
 
     The client runs the call and passes the result to `session.answer(ref, Ok(…))`. Without an answer, the call ends
@@ -24,7 +25,7 @@ class ClientTool:
     name: str
     description: str
     parameters: JsonObject = field(converter=frozen_json)
-    timeout_seconds: float | None = None
+    timeout_seconds: TimeLimit | None = None
     effect_class: EffectClass = "once"
     answered_by = "client"
 

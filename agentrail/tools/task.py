@@ -9,6 +9,7 @@ from agentrail.abc import ToolContext, ToolListing, ToolOutcome
 from agentrail.core.session.agent_records import GENERAL_PURPOSE
 from agentrail.errors import ToolContractError
 from agentrail.messages import JsonObject
+from agentrail.otp.field_rules import CheckedFields, Count, TimeLimit
 
 TIMEOUT_SECONDS: Final = 120.0
 
@@ -44,7 +45,7 @@ def _describe(listing: ToolListing) -> str:
 
 
 @frozen(kw_only=True, eq=False)
-class TaskTool:
+class TaskTool(CheckedFields):
     """Starts a child session. The session machine answers the call, so this code never runs.
 
     Attributes:
@@ -52,8 +53,8 @@ class TaskTool:
         timeout_seconds: Time limit of a child, in seconds.
     """
 
-    max_depth: int = 1
-    timeout_seconds: float = TIMEOUT_SECONDS
+    max_depth: Count = 1
+    timeout_seconds: TimeLimit = TIMEOUT_SECONDS
     name: str = field(default="task", init=False)
     description: Callable[[ToolListing], str] = field(default=_describe, init=False)
     parameters: JsonObject = field(factory=lambda: dict(_PARAMETERS), init=False)

@@ -9,6 +9,7 @@ import idna
 from attrs import field, frozen
 
 from agentrail.errors import OptionError
+from agentrail.otp.field_rules import faults_of_fields
 from agentrail.otp.guarded_calls import repr_of
 from agentrail.web.url_policy import (
     MAX_WEB_URL_CHARACTERS,
@@ -78,12 +79,13 @@ class WebRules:
 
     def __attrs_post_init__(self) -> None:
         """Validate the rules."""
-        faults = [
+        faults = [*faults_of_fields(self, WebRules)]
+        faults += [
             f"{repr_of(one):.40} is not a port: expected a whole number from 1 to {_MAX_PORT}"
             for one in sorted(self.ports, key=repr_of)
             if type(one) is not int or not 0 < one <= _MAX_PORT
         ]
-        if self.proxy and not re.fullmatch(r"https?://[!-~]+", str(self.proxy)):
+        if self.proxy and not re.fullmatch(r"https?://[!-~]+", repr_of(self.proxy, str)):
             faults.append("the proxy is not an address: expected http://host:port")
         OptionError.raise_for(faults)
 

@@ -90,7 +90,7 @@ def test_each_method_has_a_row():
             [
                 "kill_tools is ['all']: expected 'killable', 'all' or 'none'",
                 "wait is None: expected True or False",
-                "ref is 2: expected a text",
+                "ref is 2: expected a text, or None",
             ],
         ),
     ],

@@ -12,6 +12,8 @@ from attrs import evolve, frozen
 
 from agentrail.errors import ErrorInfo, OptionError
 from agentrail.messages import TokenUsage
+from agentrail.otp.child_specs import is_seconds
+from agentrail.otp.field_rules import Count, Dollars, faults_of_fields
 from agentrail.otp.guarded_calls import repr_of
 from agentrail.structs import Value
 
@@ -37,24 +39,13 @@ class Budget:
         OptionError: Your move: no limit at all, or one that is not a number above 0.
     """
 
-    max_cost_usd: float | None = None
-    max_total_tokens: int | None = None
+    max_cost_usd: Dollars | None = None
+    max_total_tokens: Count | None = None
     allow_unknown_prices: bool = False
 
     def __attrs_post_init__(self) -> None:
-        cost, tokens, switch = self.max_cost_usd, self.max_total_tokens, self.allow_unknown_prices
-        is_right_cost = cost is None or (is_amount(cost) and cost > 0)
-        checks = (
-            ("max_cost_usd", cost, is_right_cost, "a finite number of dollars above 0, or None"),
-            ("max_total_tokens", tokens, tokens is None or _is_count(tokens), "a whole number >= 1, or None"),
-            ("allow_unknown_prices", switch, isinstance(switch, bool), "True or False"),
-        )
-        faults = [
-            f"budget.{name} is {repr_of(value):.200}: expected {expected}"
-            for name, value, is_right, expected in checks
-            if not is_right
-        ]
-        if cost is None and tokens is None:
+        faults = [f"budget.{fault}" for fault in faults_of_fields(self, Budget)]
+        if self.max_cost_usd is None and self.max_total_tokens is None:
             faults.append("budget limits nothing: give max_cost_usd, max_total_tokens, or both")
         OptionError.raise_for(faults)
 
@@ -84,7 +75,7 @@ class Price(Value, frozen=True, kw_only=True):
             is_left_out = price is None and name.startswith("cache")
             # The fast path is a plain number: a provider makes a price each time it is asked.
             if not is_left_out and not (
-                (type(price) in {int, float} and 0 <= price <= sys.float_info.max) or is_amount(price)
+                (type(price) in {int, float} and 0 <= price <= sys.float_info.max) or is_seconds(price)
             ):
                 faults.append(
                     f"price.{name} is {repr_of(price):.200}: expected a finite number of dollars per million tokens, >= 0"
@@ -420,11 +411,3 @@ def _tokens_refusal(ledger: Ledger, bound: Bound) -> BudgetRefusal | None:
 
 def _without(ledger: Ledger, reservation_id: ReservationId) -> tuple[tuple[ReservationId, Bound], ...]:
     return tuple(entry for entry in ledger.open if entry[0] != reservation_id)
-
-
-def is_amount(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1

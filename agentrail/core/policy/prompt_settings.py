@@ -4,7 +4,6 @@ They travel with the prompt into the journal, through the queue and into the cyc
 """
 
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
@@ -17,6 +16,7 @@ from agentrail.errors import ToolDefinitionError
 from agentrail.errors.name_guesses import guess_name
 from agentrail.frozen import TooDeep, canonical_json, frozen_json, not_json, too_large
 from agentrail.messages import JsonObject
+from agentrail.otp.child_specs import is_seconds, is_whole
 from agentrail.otp.guarded_calls import repr_of
 from agentrail.structs import Value, converter_of, picked_fields
 
@@ -114,14 +114,11 @@ def _unknown(name: object) -> str:
 def _fault(name: str, value: object) -> str | None:
     match name:
         case "temperature":
-            expected, fits = "a number from 0 to 2", _is_number(value, 2)
+            expected, fits = "a number from 0 to 2", is_seconds(value) and value <= 2  # noqa: PLR2004 - as written
         case "top_p":
-            expected, fits = "a number from 0 to 1", _is_number(value, 1)
+            expected, fits = "a number from 0 to 1", is_seconds(value) and value <= 1
         case "max_cost_usd":
-            expected, fits = (
-                "a finite number of dollars above 0",
-                _is_number(value, sys.float_info.max) and value != 0,
-            )
+            expected, fits = "a finite number of dollars above 0", is_seconds(value, above_zero=True)
         case "max_output_tokens":
             expected, fits = "a whole number >= 1", _is_count(value)
         case "stop":
@@ -146,12 +143,8 @@ def _fault_of_format(value: object) -> str | None:
     return fault_of_format(value)
 
 
-def _is_number(value: object, most: float) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= most
-
-
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 2**53
+    return is_whole(value, at_least=1) and value < 2**53
 
 
 def _is_stop(value: object) -> bool:

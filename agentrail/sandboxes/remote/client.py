@@ -29,6 +29,7 @@ from agentrail.abc import (
     WriteResult,
 )
 from agentrail.errors import OptionError, ProcessRefused
+from agentrail.otp.field_rules import checked
 from agentrail.process_account import note_left_elsewhere
 from agentrail.sandboxes.command_runner import check_command
 from agentrail.sandboxes.locks import KeyedLocks
@@ -108,6 +109,7 @@ class RemoteSandbox:
     Use it in one Trio run.
     """
 
+    @checked
     def __init__(
         self, address: str | RemoteAddress, *, token: str | Secret, tls: ssl.SSLContext | None = None
     ) -> None:

@@ -17,6 +17,7 @@ from agentrail.abc import Secret
 from agentrail.errors import OptionError, SandboxError
 from agentrail.file_systems import remove_tree
 from agentrail.logs import Logger
+from agentrail.otp.field_rules import CheckedFields, Count, PathText, checked
 from agentrail.sandboxes.programs import find_program, safe_search_path
 from agentrail.sandboxes.remote.client import RemoteSandbox
 from agentrail.sandboxes.remote.connection import refuse_connection
@@ -77,7 +78,7 @@ _UNPRINTABLE: Final = re.compile(r"[^\x20-\x7e]+")
 
 
 @frozen(kw_only=True)
-class ContainerLimits:
+class ContainerLimits(CheckedFields):
     """Resource limits of a container.
 
     Attributes:
@@ -85,10 +86,10 @@ class ContainerLimits:
         idle_seconds: Idle time after which it ends.
     """
 
-    memory_bytes: int = 1 << 30
+    memory_bytes: Count = 1 << 30
     cpus: float = 1.0
-    processes: int = 512
-    idle_seconds: int = 1_800
+    processes: Count = 512
+    idle_seconds: Count = 1_800
 
 
 CONTAINER_LIMITS: Final = ContainerLimits()
@@ -97,12 +98,13 @@ CONTAINER_LIMITS: Final = ContainerLimits()
 class ContainerSandbox(RemoteSandbox):
     """A workspace in its own container, started with the first call. It ends when this is closed, or after 30 idle minutes."""
 
+    @checked
     def __init__(
         self,
         image: str,
         *,
         skills: str | os.PathLike[str] | None = None,
-        program: str | None = None,
+        program: PathText | None = None,
         limits: ContainerLimits = CONTAINER_LIMITS,
         working_dir: str | os.PathLike[str] | None = None,
     ) -> None:

@@ -13,6 +13,7 @@ from agentrail.abc import Secret
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import OptionError
 from agentrail.otp.child_specs import is_seconds
+from agentrail.otp.field_rules import misfits
 from agentrail.otp.guarded_calls import repr_of
 from agentrail.wire.sandbox_address import is_loopback_host
 
@@ -195,6 +196,8 @@ def faults_of_server(given: Mapping[str, Any]) -> Iterator[str]:
             isinstance(one, str) and isinstance(value, str | Secret) for one, value in values.items()
         ):
             yield f"{key}: expected texts or secrets, by name"
+    for key in ("cwd", "pins"):
+        yield from misfits(key, given.get(key), str | os.PathLike | None)
     if not _are_texts(given.get("tools", ("*",))):
         yield f'tools is {repr_of(given["tools"]):.200}: expected names or patterns, such as ["search", "read_*"]'
     effects = given.get("effects", {})
