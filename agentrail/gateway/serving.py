@@ -84,11 +84,7 @@ class _HeadRefused(Exception):
 
 
 class _LastRequestCounts(Connection):
-    """Drops input after the last request of a connection. h11 refuses it, and the request would have no response."""
-
-    def receive_data(self, data: bytes) -> None:
-        if self.their_state is not MUST_CLOSE:
-            super().receive_data(data)
+    """Leaves input after the last request of a connection unread. h11 refuses it, and the request would have no response."""
 
     def next_event(self) -> Any:
         return NEED_DATA if self.their_state is MUST_CLOSE else super().next_event()
@@ -102,15 +98,11 @@ class StrictHttp(H11Protocol):
     _is_answered = False
     _taking = trio.CancelScope()
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.connection = _LastRequestCounts(SERVER, self.config.h11_max_incomplete_size)
-
     async def handle(self, event: Event) -> None:
-        """Handle received data. The rest of a request that is answered already is discarded."""
+        """Handle received data. What follows the last request, or belongs to one that is answered already, is discarded."""
         self._heard_at, taking = trio.current_time(), trio.CancelScope()
         if isinstance(event, RawData):
-            if self._is_answered:
+            if self._is_answered or self.connection.their_state is MUST_CLOSE:
                 return
             self._taking = taking
             self._head += event.data if self.connection.their_state is IDLE else b""
@@ -604,6 +596,7 @@ class _Connection(TCPServer):
                         self.protocol_send,
                     ),
                 )
+                self.protocol.connection = _LastRequestCounts(SERVER, self.config.h11_max_incomplete_size)
                 await self.idle_task.restart(tasks, self._idle_timeout)
                 await self._read_data()
         except OSError:
