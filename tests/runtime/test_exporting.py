@@ -151,7 +151,7 @@ async def test_what_cannot_be_exported_is_said():
         await session.ask("One")
         with pytest.raises(SessionNotFound):
             await supervisor.export_session("s-2")
-        with pytest.raises(OptionError, match="'jsonl' or 'markdown' or 'otlp'"):
+        with pytest.raises(OptionError, match="'jsonl', 'markdown' or 'otlp'"):
             await supervisor.export_session("s-1", format="pdf")
     async with no_orphans(), open_over(store) as supervisor:
 

@@ -290,7 +290,7 @@ async def test_files_with_several_names(root, hard_links, readable, writable):
 def test_an_option_that_is_none_of_its_words_is_refused(root):
     """With all that it may be."""
     for name, words in (
-        ("hard_links", "'read' or 'refuse' or 'allow'"),
+        ("hard_links", "'read', 'refuse' or 'allow'"),
         ("shell_fallback", "'refuse' or 'unconfined'"),
         ("network", "'none' or 'host'"),
     ):
