@@ -15,7 +15,7 @@ from agentrail.actors.reply_slots import ReplyTo, down
 from agentrail.actors.trio_check import need_trio
 from agentrail.errors import CallingSelf, CallTimeout, NoMailbox
 from agentrail.logs import Logger
-from agentrail.otp.child_specs import is_seconds
+from agentrail.otp.child_specs import is_amount
 from agentrail.otp.exits import Crashed, ExitReason, Killed, NoProcess, Normal, Shutdown, check_reason
 from agentrail.otp.guarded_calls import call_guarded, repr_of, show
 from agentrail.otp.statem import Call, Cast, Info, RequestFor
@@ -518,7 +518,7 @@ def mailbox_of(cell: ActorCell) -> Mailbox[object]:
 
 
 def check_timeout(seconds: object) -> None:
-    if seconds is not None and not (is_seconds(seconds) or seconds == math.inf):
+    if seconds is not None and not (is_amount(seconds) or seconds == math.inf):
         message = f"timeout_seconds is {repr_of(seconds)}: expected seconds >= 0, or None for no limit"
         raise ValueError(message)
 

@@ -596,7 +596,9 @@ class _Connection(TCPServer):
                         self.protocol_send,
                     ),
                 )
-                self.protocol.connection = _LastRequestCounts(SERVER, self.config.h11_max_incomplete_size)
+                cast("Any", self.protocol).connection = _LastRequestCounts(
+                    SERVER, self.config.h11_max_incomplete_size
+                )
                 await self.idle_task.restart(tasks, self._idle_timeout)
                 await self._read_data()
         except OSError:

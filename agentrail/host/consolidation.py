@@ -31,7 +31,7 @@ from agentrail.host.profile_policy import (
 )
 from agentrail.logs import Logger
 from agentrail.messages import Message
-from agentrail.otp.child_specs import is_seconds, is_whole
+from agentrail.otp.child_specs import is_amount, is_whole
 from agentrail.runtime.supervisor import SessionSupervisor
 
 LOGGER: Final = Logger("agentrail.host")
@@ -126,7 +126,7 @@ class Consolidation(HostPlugin):
             for name, value, is_one, expected in (
                 ("budget", budget, isinstance(budget, Budget), "Budget(max_total_tokens=…)"),
                 ("max_calls_per_day", max_calls_per_day, is_enough, "2 or more"),
-                ("look_every", look_every, is_seconds(look_every, above_zero=True), "finite seconds above 0"),
+                ("look_every", look_every, is_amount(look_every, above_zero=True), "finite seconds above 0"),
             )
             if not is_one
         ]

@@ -165,7 +165,7 @@ class HostOptions:
 
 _BY_TYPE: Final = (
     *("hook_timeout", "chat_timeout", "drain_timeout", "shutdown_timeout", "check_timeout", "idle_after"),
-    *("on_disconnect", "limits", "on_plugin_error", "supervisor", "webhooks", "commands", "files_are_shared"),
+    *("on_disconnect", "limits", "on_plugin_error", "webhooks", "commands", "files_are_shared"),
     *("is_for_several", "data_dir", "environ", "deps_for", "shell_fallback"),
 )
 """Options whose types alone are checked."""
@@ -184,6 +184,8 @@ def _faults_of(options: Any) -> Iterator[str]:
     if has_budgets and (given.store is None or given.supervisor is not None):
         yield "limits set a daily budget, which needs a store, because spending is read from journals: configure one"
     yield from faults_of_context_providers(given.context_providers)
+    if not isinstance(given.supervisor, SessionSupervisor | None):
+        yield f"supervisor is {repr_of(given.supervisor):.80}: expected the result of open_supervisor, or None"
     yield from faults_of_memories(given.memories)
     yield from faults_of_notes(given.notes)
     yield from faults_of_knowledge(given.knowledge)

@@ -21,7 +21,7 @@ from agentrail.host.hook_payloads import (
     HandledResponse,
     RequestContext,
 )
-from agentrail.otp.child_specs import is_seconds
+from agentrail.otp.child_specs import is_amount
 from agentrail.otp.guarded_calls import is_async, repr_of
 
 HOST_HOOKS: Final[tuple[str, ...]] = (
@@ -173,5 +173,5 @@ def _faults_of_timeouts(timeouts: Any) -> Iterator[str]:
             yield f"timeouts[{repr_of(hook):.80}] is not for a hook: {meant}"
         elif hook == "background":
             yield "timeouts['background']: it runs until the host stops, without a timeout"
-        elif not is_seconds(seconds, above_zero=True):
+        elif not is_amount(seconds, above_zero=True):
             yield f"timeouts[{hook!r}] is {repr_of(seconds):.80}: expected seconds above 0"

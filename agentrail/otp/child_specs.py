@@ -124,12 +124,12 @@ class ChildSpec:
         supervises = kind == "supervisor"
         if shutdown_seconds is _Default.DEFAULT:
             shutdown_seconds = "infinity" if supervises else 5.0
-        elif not (shutdown_seconds in ("brutal_kill", "infinity") or is_seconds(shutdown_seconds)):
+        elif not (shutdown_seconds in ("brutal_kill", "infinity") or is_amount(shutdown_seconds)):
             allowed = "seconds >= 0, 'brutal_kill' or 'infinity'"
             _refuse("shutdown_seconds", shutdown_seconds, allowed, code="invalid_shutdown")
         if start_timeout_seconds is _Default.DEFAULT:
             start_timeout_seconds = "infinity" if supervises else 30.0
-        elif not (start_timeout_seconds == "infinity" or is_seconds(start_timeout_seconds, above_zero=True)):
+        elif not (start_timeout_seconds == "infinity" or is_amount(start_timeout_seconds, above_zero=True)):
             allowed = "seconds above 0 or 'infinity'"
             _refuse("start_timeout_seconds", start_timeout_seconds, allowed, code="invalid_start_timeout")
         values = (id, start, restart, significant, shutdown_seconds, kind, start_timeout_seconds)
@@ -183,14 +183,14 @@ class Backoff:
     reset_after_seconds: float | None = None
 
     def __attrs_post_init__(self) -> None:
-        first, most = is_seconds(self.initial_seconds, above_zero=True), is_seconds(self.maximum_seconds)
+        first, most = is_amount(self.initial_seconds, above_zero=True), is_amount(self.maximum_seconds)
         is_longer = first and most and self.maximum_seconds >= self.initial_seconds
-        resets = self.reset_after_seconds is None or is_seconds(self.reset_after_seconds)
+        resets = self.reset_after_seconds is None or is_amount(self.reset_after_seconds)
         checks = (
             ("initial_seconds", first, "seconds above 0"),
             ("maximum_seconds", is_longer, "seconds from initial_seconds"),
-            ("factor", is_seconds(self.factor) and self.factor >= 1, "a number from 1"),
-            ("jitter", is_seconds(self.jitter) and self.jitter <= 1, "a number from 0 to 1"),
+            ("factor", is_amount(self.factor) and self.factor >= 1, "a number from 1"),
+            ("jitter", is_amount(self.jitter) and self.jitter <= 1, "a number from 0 to 1"),
             ("reset_after_seconds", resets, "seconds >= 0, or None"),
         )
         for name, is_right, allowed in checks:
@@ -235,7 +235,7 @@ class SupervisorFlags:
         _check_choice("strategy", self.strategy, get_args(Strategy))
         if not is_whole(self.intensity, at_least=0):
             _refuse("intensity", self.intensity, "an integer >= 0")
-        if not is_seconds(self.period_seconds, above_zero=True):
+        if not is_amount(self.period_seconds, above_zero=True):
             _refuse("period_seconds", self.period_seconds, "finite seconds above 0", code="invalid_period")
         _check_choice("auto_shutdown", self.auto_shutdown, get_args(AutoShutdown))
         if not isinstance(self.backoff, Backoff | None):
@@ -246,9 +246,9 @@ class SupervisorFlags:
             allowed = f"None with strategy {self.strategy!r}: only a 'dynamic' supervisor limits its children"
             _refuse("max_children", self.max_children, allowed)
         stuck, within = self.stuck_after_seconds, self.stop_within_seconds
-        if not is_seconds(stuck):
+        if not is_amount(stuck):
             _refuse("stuck_after_seconds", stuck, "seconds >= 0", code="invalid_stuck_after")
-        if not is_seconds(within, above_zero=True):
+        if not is_amount(within, above_zero=True):
             _refuse("stop_within_seconds", within, "seconds above 0", code="invalid_stop_within")
         _check_choice("intensity_per", self.intensity_per, get_args(IntensityPer))
         if self.intensity_per == "child" and self.strategy != "dynamic":
@@ -383,8 +383,8 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
-def is_seconds(value: object, *, above_zero: bool = False) -> TypeGuard[float]:
-    """Return whether a value is a time in seconds that a clock can hold, or another amount."""
+def is_amount(value: object, *, above_zero: bool = False) -> TypeGuard[float]:
+    """Return whether a value is an amount, such as of seconds or dollars: finite, also as a float, and not negative."""
     return is_number(value) and (value > 0 if above_zero else value >= 0)
 
 

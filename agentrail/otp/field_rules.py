@@ -24,7 +24,7 @@ from typing import (
 from attrs import fields_dict
 
 from agentrail.errors import OptionError
-from agentrail.otp.child_specs import is_number, is_seconds, is_whole
+from agentrail.otp.child_specs import is_amount, is_number, is_whole
 from agentrail.otp.guarded_calls import repr_of
 
 _P = ParamSpec("_P")
@@ -58,10 +58,10 @@ _PLAIN: Final[Mapping[Any, Rule]] = {
 Count: TypeAlias = Annotated[int, (partial(is_whole, at_least=1), "a whole number >= 1")]
 PathText: TypeAlias = Annotated[str, _PATH]
 Dollars: TypeAlias = Annotated[
-    float, (partial(is_seconds, above_zero=True), "a finite number of dollars above 0")
+    float, (partial(is_amount, above_zero=True), "a finite number of dollars above 0")
 ]
-Pause: TypeAlias = Annotated[float, (is_seconds, "finite seconds >= 0")]
-TimeLimit: TypeAlias = Annotated[float, (partial(is_seconds, above_zero=True), "finite seconds above 0")]
+Pause: TypeAlias = Annotated[float, (is_amount, "finite seconds >= 0")]
+TimeLimit: TypeAlias = Annotated[float, (partial(is_amount, above_zero=True), "finite seconds above 0")]
 
 
 class CheckedFields:

@@ -7,7 +7,7 @@ from attrs import field, frozen
 from msgspec import Struct, structs
 
 from agentrail.errors import InvalidSpec
-from agentrail.otp.child_specs import Backoff, ShutdownTime, is_seconds, is_whole
+from agentrail.otp.child_specs import Backoff, ShutdownTime, is_amount, is_whole
 from agentrail.otp.exits import ExitReason
 from agentrail.otp.guarded_calls import show
 from agentrail.otp.persistent_maps import NO_ENTRIES, Index, Table
@@ -75,7 +75,7 @@ class PoolFlags:
             _refuse("when_full", self.when_full, " or ".join(map(repr, get_args(WhenFull))))
         if not is_whole(self.max_retries, at_least=0):
             _refuse("max_retries", self.max_retries, "an integer >= 0")
-        if not (is_seconds(self.drain_seconds) or self.drain_seconds == math.inf):
+        if not (is_amount(self.drain_seconds) or self.drain_seconds == math.inf):
             _refuse("drain_seconds", self.drain_seconds, "seconds >= 0, or math.inf")
 
     @property

@@ -19,7 +19,7 @@ from agentrail.distribution import install_command
 from agentrail.errors import OptionError
 from agentrail.errors.advice import Advice, advise
 from agentrail.errors.name_guesses import guess_name
-from agentrail.otp.child_specs import is_seconds, is_whole
+from agentrail.otp.child_specs import is_amount, is_whole
 from agentrail.otp.guarded_calls import call_guarded, repr_of
 from agentrail.providers.json_text import encode_json
 
@@ -214,11 +214,11 @@ def _price(value: object) -> str | None:
     if not isinstance(value, Mapping) or not {"input", "output"} <= set(value) <= set(_PRICES):
         return _got(expected, value)
     amounts = [value[name] for name in value if name in {"input", "output"} or value[name] is not None]
-    return None if all(map(is_seconds, amounts)) else _got(expected, value)
+    return None if all(map(is_amount, amounts)) else _got(expected, value)
 
 
 _flag: Final = _must(lambda value: isinstance(value, bool), "True or False")
-_seconds: Final = _must(partial(is_seconds, above_zero=True), "a number of seconds above 0")
+_seconds: Final = _must(partial(is_amount, above_zero=True), "a number of seconds above 0")
 _is_tokens: Final = partial(is_whole, at_least=1)
 _tokens: Final = _must(_is_tokens, "a number of tokens above 0")
 _RULES: Final[Mapping[str, Callable[[Any], str | None]]] = MappingProxyType(
@@ -227,8 +227,8 @@ _RULES: Final[Mapping[str, Callable[[Any], str | None]]] = MappingProxyType(
         "base_url": _base_url,
         "headers": _headers,
         "timeout": _seconds,
-        "temperature": _must(lambda value: is_seconds(value) and value <= 2, "a number from 0 to 2"),  # noqa: PLR2004
-        "top_p": _must(lambda value: is_seconds(value) and value <= 1, "a number from 0 to 1"),
+        "temperature": _must(lambda value: is_amount(value) and value <= 2, "a number from 0 to 2"),  # noqa: PLR2004
+        "top_p": _must(lambda value: is_amount(value) and value <= 1, "a number from 0 to 1"),
         "stop": _must(_is_stop, "a text or a list of texts, none of them empty"),
         "max_output_tokens": _tokens,
         "reasoning": _must(

@@ -17,7 +17,7 @@ from agentrail.errors import OptionError, PromptError
 from agentrail.events import ToolSourceState
 from agentrail.frozen import TooDeep, frozen_json, not_json, too_large
 from agentrail.messages import MAX_PROMPT_BYTES, Content, FileRef, Image, Text, UserBlock
-from agentrail.otp.child_specs import is_seconds
+from agentrail.otp.child_specs import is_amount
 from agentrail.otp.field_rules import misfits
 from agentrail.otp.guarded_calls import repr_of
 from agentrail.runtime.session_keys import fault_of_scope
@@ -96,7 +96,7 @@ def decide_settings(given: object) -> PromptSettings | None:
 
 
 def fault_of_wait(value: object) -> str | None:
-    if value is None or is_seconds(value) or (isinstance(value, float) and value == math.inf):
+    if value is None or is_amount(value) or (isinstance(value, float) and value == math.inf):
         return None
     return f"timeout_seconds is {repr_of(value):.200}: expected a number from 0, or None"
 

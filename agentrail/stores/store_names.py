@@ -16,7 +16,7 @@ from agentrail.abc.store import NODE_LEASE_SECONDS, Store
 from agentrail.config.key_filter import shown_address
 from agentrail.distribution import install_command
 from agentrail.errors import OptionError
-from agentrail.otp.child_specs import is_seconds, is_whole
+from agentrail.otp.child_specs import is_amount, is_whole
 from agentrail.otp.guarded_calls import repr_of
 from agentrail.private_paths import keep_private
 from agentrail.stores.data_directory import STORE_FILE, checked_path, expand_home, find_data_directory
@@ -98,7 +98,7 @@ def faults_of_keeping(
         yield "store names several places, expected one database: shards are not built"
     elif store is not None and not hasattr(store, "append"):
         yield f"store is {repr_of(store):.80}: expected {NAMES}, or a store"
-    if not is_seconds(store_patience) or store_patience < MIN_PATIENCE_SECONDS:
+    if not is_amount(store_patience) or store_patience < MIN_PATIENCE_SECONDS:
         yield f"store_patience is {repr_of(store_patience):.80}: expected finite seconds >= {MIN_PATIENCE_SECONDS:g}"
     if resume not in ("none", "working", "all"):
         yield f"resume is {repr_of(resume):.80}: expected 'none', 'working' or 'all'"
@@ -118,7 +118,7 @@ def faults_of_durability(durability: object) -> list[str]:
 
 def _faults_of_sleep(hibernate_after: object, store: object) -> Iterator[str]:
     given = f"hibernate_after is {repr_of(hibernate_after):.80}"
-    if not is_seconds(hibernate_after, above_zero=True):
+    if not is_amount(hibernate_after, above_zero=True):
         yield f"{given}: expected finite seconds above 0, or None for never"
     elif store is None:
         yield f"{given}, but there is no store for hibernated sessions: give one, such as store='sqlite:'"
@@ -129,7 +129,7 @@ MAX_LEASE_SECONDS: Final = 60.0
 
 
 def faults_of_node(advertise: object, lease: object) -> Iterator[str]:
-    if not is_seconds(lease) or not MIN_LEASE_SECONDS <= lease <= MAX_LEASE_SECONDS:
+    if not is_amount(lease) or not MIN_LEASE_SECONDS <= lease <= MAX_LEASE_SECONDS:
         yield f"lease is {repr_of(lease):.80}: expected seconds from {MIN_LEASE_SECONDS:g} to {MAX_LEASE_SECONDS:g}"
     if advertise != "" and not is_node_address(advertise):
         yield f"advertise is {repr_of(shown_address(advertise)):.200}: expected the address under which other nodes reach this one, such as 'http://10.0.0.7:8700'"
@@ -152,7 +152,7 @@ MAX_KEEP_DAYS: Final = 36_500
 
 
 def faults_of_limits(store: object, keep_days: object, keep_bytes: object) -> Iterator[str]:
-    if keep_days is not None and not (is_seconds(keep_days) and 1 <= keep_days <= MAX_KEEP_DAYS):
+    if keep_days is not None and not (is_amount(keep_days) and 1 <= keep_days <= MAX_KEEP_DAYS):
         yield f"keep_days is {repr_of(keep_days):.80}: expected days from 1 to {MAX_KEEP_DAYS}, or None to keep all"
     if keep_bytes is not None and not is_whole(keep_bytes, at_least=1):
         yield f"keep_bytes is {repr_of(keep_bytes):.80}: expected a whole number of bytes >= 1, or None to keep all"

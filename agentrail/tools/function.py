@@ -42,7 +42,7 @@ from agentrail.errors import ToolContractError, ToolDefinitionError, TypeFault
 from agentrail.frozen import frozen_json, not_json, too_large
 from agentrail.logs import Logger
 from agentrail.messages import JsonObject, JsonValue
-from agentrail.otp.child_specs import is_seconds
+from agentrail.otp.child_specs import is_amount
 from agentrail.otp.guarded_calls import is_async, is_plain_function, show
 from agentrail.structs import converter_of
 from agentrail.typed import (
@@ -875,7 +875,7 @@ def _faults_of_tool(made: Any) -> Iterator[str]:
     if made.effect_class not in typing.get_args(EffectClass):
         known = ", ".join(map(repr, typing.get_args(EffectClass)))
         yield f"has effect_class={show(made.effect_class)}, expected one of {known}"
-    if made.timeout_seconds is not None and not is_seconds(made.timeout_seconds, above_zero=True):
+    if made.timeout_seconds is not None and not is_amount(made.timeout_seconds, above_zero=True):
         yield f"has timeout_seconds={show(made.timeout_seconds)}, expected a number above 0, or None"
     if made.max_retries is not None and (type(made.max_retries) is not int or made.max_retries < 0):
         yield f"has max_retries={show(made.max_retries)}, expected a whole number >= 0, or None"

@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 
 from agentrail.errors import ErrorInfo, OptionError
 from agentrail.messages import TokenUsage
-from agentrail.otp.child_specs import is_seconds
+from agentrail.otp.child_specs import is_amount
 from agentrail.otp.field_rules import Count, Dollars, faults_of_fields
 from agentrail.otp.guarded_calls import repr_of
 from agentrail.structs import Value
@@ -75,7 +75,7 @@ class Price(Value, frozen=True, kw_only=True):
             is_left_out = price is None and name.startswith("cache")
             # The fast path is a plain number: a provider makes a price each time it is asked.
             if not is_left_out and not (
-                (type(price) in {int, float} and 0 <= price <= sys.float_info.max) or is_seconds(price)
+                (type(price) in {int, float} and 0 <= price <= sys.float_info.max) or is_amount(price)
             ):
                 faults.append(
                     f"price.{name} is {repr_of(price):.200}: expected a finite number of dollars per million tokens, >= 0"

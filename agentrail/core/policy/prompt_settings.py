@@ -16,7 +16,7 @@ from agentrail.errors import ToolDefinitionError
 from agentrail.errors.name_guesses import guess_name
 from agentrail.frozen import TooDeep, canonical_json, frozen_json, not_json, too_large
 from agentrail.messages import JsonObject
-from agentrail.otp.child_specs import is_seconds, is_whole
+from agentrail.otp.child_specs import is_amount, is_whole
 from agentrail.otp.guarded_calls import repr_of
 from agentrail.structs import Value, converter_of, picked_fields
 
@@ -114,11 +114,11 @@ def _unknown(name: object) -> str:
 def _fault(name: str, value: object) -> str | None:
     match name:
         case "temperature":
-            expected, fits = "a number from 0 to 2", is_seconds(value) and value <= 2  # noqa: PLR2004 - as written
+            expected, fits = "a number from 0 to 2", is_amount(value) and value <= 2  # noqa: PLR2004 - as written
         case "top_p":
-            expected, fits = "a number from 0 to 1", is_seconds(value) and value <= 1
+            expected, fits = "a number from 0 to 1", is_amount(value) and value <= 1
         case "max_cost_usd":
-            expected, fits = "a finite number of dollars above 0", is_seconds(value, above_zero=True)
+            expected, fits = "a finite number of dollars above 0", is_amount(value, above_zero=True)
         case "max_output_tokens":
             expected, fits = "a whole number >= 1", _is_count(value)
         case "stop":
