@@ -582,23 +582,19 @@ class _Connection(TCPServer):
                     for name in (socket.getpeername(), socket.getsockname())
                 )
                 state = ConnectionState(self.state)
-                self.protocol = cast(
-                    "Any",
-                    StrictHttp(
-                        self.app,
-                        self.config,
-                        self.context,
-                        tasks,
-                        state,
-                        is_tls,
-                        client,
-                        server,
-                        self.protocol_send,
-                    ),
+                protocol: Any = StrictHttp(
+                    self.app,
+                    self.config,
+                    self.context,
+                    tasks,
+                    state,
+                    is_tls,
+                    client,
+                    server,
+                    self.protocol_send,
                 )
-                cast("Any", self.protocol).connection = _LastRequestCounts(
-                    SERVER, self.config.h11_max_incomplete_size
-                )
+                protocol.connection = _LastRequestCounts(SERVER, self.config.h11_max_incomplete_size)
+                self.protocol = protocol
                 await self.idle_task.restart(tasks, self._idle_timeout)
                 await self._read_data()
         except OSError:
