@@ -30,7 +30,7 @@ from agentrail.otp.guarded_calls import repr_of
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-Rule: TypeAlias = tuple[Callable[[Any], bool], str]
+FieldRule: TypeAlias = tuple[Callable[[Any], bool], str]
 """Whether a value is right, and the right values in words."""
 
 
@@ -41,11 +41,11 @@ def _is_path(value: Any) -> bool:
         return False
 
 
-_ANYTHING: Final[Rule] = (lambda _: True, "anything")
+_ANYTHING: Final[FieldRule] = (lambda _: True, "anything")
 """Rule of an annotation by which no value can be told, such as a protocol."""
-_PATH: Final[Rule] = (_is_path, "a path, without NUL or lone surrogates")
-_TEXT: Final[Rule] = (lambda value: isinstance(value, str), "a text")
-_PLAIN: Final[Mapping[Any, Rule]] = {
+_PATH: Final[FieldRule] = (_is_path, "a path, without NUL or lone surrogates")
+_TEXT: Final[FieldRule] = (lambda value: isinstance(value, str), "a text")
+_PLAIN: Final[Mapping[Any, FieldRule]] = {
     type(None): (lambda value: value is None, "None"),
     str: _TEXT,
     bool: (lambda value: isinstance(value, bool), "True or False"),
@@ -90,7 +90,7 @@ def faults_of_fields(value: Any, kind: Any, *names: str) -> Iterator[str]:
         yield from misfits(name, getattr(value, name), known[name].type, is_shown=bool(known[name].repr))
 
 
-def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
+def checks_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Decorate a function so that it checks its arguments by their annotations, before anything else."""
     signed, hints = signature(function), get_annotations(function)
 
@@ -116,7 +116,7 @@ def misfits(name: str, value: object, annotation: Any, *, is_shown: bool = True)
 
 
 @cache
-def _rule_of(annotation: Any) -> Rule:
+def _rule_of(annotation: Any) -> FieldRule:
     kind, parts = get_origin(annotation) or annotation, get_args(annotation)
     if kind in _PLAIN:
         return _PLAIN[kind]
@@ -141,13 +141,13 @@ def _rule_of(annotation: Any) -> Rule:
     return (lambda value: isinstance(value, kind)), f"{kind.__name__}(…)"
 
 
-def _rule_of_union(rules: list[Rule]) -> Rule:
+def _rule_of_union(rules: list[FieldRule]) -> FieldRule:
     rules = [rule for rule in rules if rule is not _TEXT or _PATH not in rules]  # some texts are no paths
     expected = ", or ".join([words for _, words in rules])
     return (lambda value: any(is_right(value) for is_right, _ in rules)), expected
 
 
-def _are_right(kind: type, rules: list[Rule], value: Any) -> bool:
+def _are_right(kind: type, rules: list[FieldRule], value: Any) -> bool:
     if isinstance(value, str | bytes) or not isinstance(value, kind):
         return False
     items = value if isinstance(value, Collection) else ()  # others can be read only once

@@ -31,7 +31,7 @@ from agentrail.abc import (
 )
 from agentrail.core.values.port_members import offers
 from agentrail.errors import OptionError, ProcessRefused
-from agentrail.otp.field_rules import checked
+from agentrail.otp.field_rules import checks_arguments
 from agentrail.sandboxes.path_patterns import PatternFault, compile_pattern
 from agentrail.sandboxes.paths import decide_names
 from agentrail.sandboxes.walk import MAX_GLOB_PATHS
@@ -64,7 +64,7 @@ class CompositeSandbox:
     Relative paths count from `/`. Commands and snapshots belong to the default, which does not see the files of the others.
     """
 
-    @checked
+    @checks_arguments
     def __init__(self, default: Sandbox, routes: Mapping[str, Sandbox]) -> None:
         """Combine sandboxes. All of them are closed with this one.
 

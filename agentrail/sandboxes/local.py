@@ -34,7 +34,7 @@ from agentrail.abc.versions import FileKeeper, GetContent, PutBack
 from agentrail.core.journal.file_changes import WantedFile
 from agentrail.errors import ProcessRefused, SandboxError
 from agentrail.logs import Logger
-from agentrail.otp.field_rules import checked
+from agentrail.otp.field_rules import checks_arguments
 from agentrail.private_paths import private_below
 from agentrail.sandboxes.bubblewrap import Network
 from agentrail.sandboxes.command_process import ErrorOutput, OpenedProcess
@@ -103,7 +103,7 @@ class LocalSandbox:
     _keeper: FileKeeper | None = None
     _kept_of: "LocalSandbox | None" = None
 
-    @checked
+    @checks_arguments
     def __init__(  # noqa: PLR0913 - all but the first are options, by name
         self,
         root: _AnyPath,

@@ -23,7 +23,7 @@ from agentrail.abc import (
     Transfer,
     WriteResult,
 )
-from agentrail.otp.field_rules import checked
+from agentrail.otp.field_rules import checks_arguments
 from agentrail.sandboxes.files import edit_bytes, hash_bytes
 from agentrail.sandboxes.grep import Document, fault_of_pattern, fill_batches, grep_in_helper
 from agentrail.sandboxes.locks import KeyedLocks
@@ -65,7 +65,7 @@ class MemorySandbox:
     A directory exists as long as a file is below it. Absolute paths count from the root.
     """
 
-    @checked
+    @checks_arguments
     def __init__(
         self, files: Mapping[str, str | bytes] | None = None, *, protected: Iterable[str] = PROTECTED
     ) -> None:

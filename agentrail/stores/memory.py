@@ -33,7 +33,7 @@ from agentrail.core.journal.record import ERASED, Record, Tail
 from agentrail.core.journal.session_owner import NO_OWNER
 from agentrail.errors import Fenced, StillNeeded, Trimmed
 from agentrail.messages import SessionId
-from agentrail.otp.field_rules import Count, checked
+from agentrail.otp.field_rules import Count, checks_arguments
 from agentrail.stores.append_rules import (
     FORGET_NODE_MS,
     KEPT_SNAPSHOTS,
@@ -202,7 +202,7 @@ class MemoryStore:
 
     is_immediate: Final = True
 
-    @checked
+    @checks_arguments
     def __init__(
         self,
         *,

@@ -40,7 +40,7 @@ from agentrail.errors import (
     StoreUnavailable,
 )
 from agentrail.messages import SessionId
-from agentrail.otp.field_rules import Count, checked
+from agentrail.otp.field_rules import Count, checks_arguments
 from agentrail.private_paths import keep_private
 from agentrail.stores.append_rules import AppendRefusal
 from agentrail.stores.data_directory import checked_path, no_store_at
@@ -376,7 +376,7 @@ class SqliteStore:
     is_immediate: Final = False
     is_shared: Final = False
 
-    @checked
+    @checks_arguments
     def __init__(  # noqa: PLR0913 - replaceable for tests
         self,
         path: str | os.PathLike[str],

@@ -78,12 +78,14 @@ class WriteLock:
             # the mark.
             os.pwrite(self._file, text, 0)
             os.ftruncate(self._file, len(text))
-        except BaseException as error:
+        except BlockingIOError as error:
             self.release()
-            if isinstance(error, BlockingIOError):
-                raise _in_use(store) from error
-            if isinstance(error, OSError):
-                raise no_store_at(store, error.strerror or str(error)) from error
+            raise _in_use(store) from error
+        except OSError as error:
+            self.release()
+            raise no_store_at(store, error.strerror or str(error)) from error
+        except BaseException:
+            self.release()
             raise
 
     def release(self) -> None:

@@ -18,7 +18,7 @@ from agentrail.otp.field_rules import (
     PathText,
     Pause,
     TimeLimit,
-    checked,
+    checks_arguments,
     misfits,
 )
 
@@ -79,7 +79,7 @@ def test_all_wrong_fields_are_reported_at_once_and_no_secret_is() -> None:
     assert Door(env={"KEY": Secret("sk-2")}).width == 1.0
 
 
-@checked
+@checks_arguments
 def opened(path: PathText, *, retries: Count = 1, other: Any = None) -> tuple[object, ...]:
     """Return what it was given."""
     return path, retries, other

@@ -29,7 +29,7 @@ from agentrail.abc import (
     WriteResult,
 )
 from agentrail.errors import OptionError, ProcessRefused
-from agentrail.otp.field_rules import checked
+from agentrail.otp.field_rules import checks_arguments
 from agentrail.process_account import note_left_elsewhere
 from agentrail.sandboxes.command_runner import check_command
 from agentrail.sandboxes.locks import KeyedLocks
@@ -109,7 +109,7 @@ class RemoteSandbox:
     Use it in one Trio run.
     """
 
-    @checked
+    @checks_arguments
     def __init__(
         self, address: str | RemoteAddress, *, token: str | Secret, tls: ssl.SSLContext | None = None
     ) -> None:

@@ -17,7 +17,7 @@ from agentrail.abc import Secret
 from agentrail.errors import OptionError, SandboxError
 from agentrail.file_systems import remove_tree
 from agentrail.logs import Logger
-from agentrail.otp.field_rules import CheckedFields, Count, PathText, checked
+from agentrail.otp.field_rules import CheckedFields, Count, PathText, checks_arguments
 from agentrail.sandboxes.programs import find_program, safe_search_path
 from agentrail.sandboxes.remote.client import RemoteSandbox
 from agentrail.sandboxes.remote.connection import refuse_connection
@@ -98,7 +98,7 @@ CONTAINER_LIMITS: Final = ContainerLimits()
 class ContainerSandbox(RemoteSandbox):
     """A workspace in its own container, started with the first call. It ends when this is closed, or after 30 idle minutes."""
 
-    @checked
+    @checks_arguments
     def __init__(
         self,
         image: str,
