@@ -56,6 +56,7 @@ _PLAIN: Final[Mapping[Any, FieldRule]] = {
 }
 
 Count: TypeAlias = Annotated[int, (partial(is_whole, at_least=1), "a whole number >= 1")]
+CountOrZero: TypeAlias = Annotated[int, (partial(is_whole, at_least=0), "a whole number >= 0")]
 PathText: TypeAlias = Annotated[str, _PATH]
 Dollars: TypeAlias = Annotated[
     float, (partial(is_amount, above_zero=True), "a finite number of dollars above 0")

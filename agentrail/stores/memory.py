@@ -33,7 +33,7 @@ from agentrail.core.journal.record import ERASED, Record, Tail
 from agentrail.core.journal.session_owner import NO_OWNER
 from agentrail.errors import Fenced, StillNeeded, Trimmed
 from agentrail.messages import SessionId
-from agentrail.otp.field_rules import Count, checks_arguments
+from agentrail.otp.field_rules import CountOrZero, checks_arguments
 from agentrail.stores.append_rules import (
     FORGET_NODE_MS,
     KEPT_SNAPSHOTS,
@@ -207,7 +207,7 @@ class MemoryStore:
         self,
         *,
         now_ms: Callable[[], int] | None = None,
-        lease_ms: Count = 15_000,
+        lease_ms: CountOrZero = 15_000,
         is_shared: bool = False,
     ) -> None:
         """Create an empty store.

@@ -40,7 +40,7 @@ from agentrail.errors import (
     StoreUnavailable,
 )
 from agentrail.messages import SessionId
-from agentrail.otp.field_rules import Count, checks_arguments
+from agentrail.otp.field_rules import CountOrZero, checks_arguments
 from agentrail.private_paths import keep_private
 from agentrail.stores.append_rules import AppendRefusal
 from agentrail.stores.data_directory import checked_path, no_store_at
@@ -382,7 +382,7 @@ class SqliteStore:
         path: str | os.PathLike[str],
         *,
         read_only: bool = False,
-        lease_ms: Count = 15_000,
+        lease_ms: CountOrZero = 15_000,
         wall: Callable[[], float] | None = None,
         connect: Connect = connect_with_apsw,
         vfs: str | None = None,

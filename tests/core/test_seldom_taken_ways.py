@@ -103,7 +103,7 @@ def test_a_question_whose_words_changed_behind_its_approval_is_not_put():
     assert answered.result.text == batch.ARGUMENTS_CHANGED
     spawn = read_call("c1", "spawn_agent", '{"agent": "scout", "task": "Look."}')
     ours = asking(call=spawn, spec=AGENT_TOOLS[0], arguments=spawn.arguments, bound_to="x")
-    assert batch._answer_ourselves(step, ours).result.text == batch.ARGUMENTS_CHANGED  # noqa: SLF001 - its own door
+    assert batch._begin(step, ours).result.text == batch.ARGUMENTS_CHANGED  # noqa: SLF001 - its own door
     assert batch._begin(step, asking()).stage == "asking"  # noqa: SLF001 - as above
 
 

@@ -32,7 +32,7 @@ from agentrail.events.plugin_events import Announcement
 from agentrail.events.values import PERMISSION_OPTIONS, PermissionOption
 from agentrail.frozen import not_json
 from agentrail.messages import JsonObject, Message, ToolResult
-from agentrail.otp.child_specs import is_amount, is_whole
+from agentrail.otp.child_specs import is_whole
 from agentrail.structs import converter_of
 
 S_co = TypeVar("S_co", covariant=True)
@@ -514,8 +514,9 @@ def malformed(action: Any, shown: Sequence[Message] = ()) -> str | None:
     match action:
         case RequireApproval(hint=text, permission_options=options) if _is_words(text):
             seconds: Any = action.expires_seconds
-            is_limit = seconds is None or is_amount(seconds)
-            fault = f"expires_seconds must be a finite number, 0 to wait indefinitely; got {seconds!r}"
+            # Infinity and limits before all time have a meaning, NaN has none.
+            is_limit = seconds is None or (isinstance(seconds, int | float) and (seconds < 0 or seconds >= 0))
+            fault = f"expires_seconds must be a number, 0 to wait indefinitely; got {seconds!r}"
             return fault_of_options(options) if is_limit else fault
         case (
             Intervene(prompt=text) | Abort(reason=text) | BlockTool(reason=text) | RequireApproval(hint=text)
