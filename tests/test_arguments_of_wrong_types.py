@@ -103,7 +103,7 @@ def entry(**given: Any) -> TokenEntry:
         (lambda: ContainerSandbox("i", limits=FIVE), "limits is 5: expected ContainerLimits(…)"),
         (lambda: RemoteSandbox("http://127.0.0.1:1", token=FIVE), "token is of type int: expected a text"),
         (lambda: SqliteStore("a.db", read_only=TEXT), "read_only is 'com': expected True or False"),
-        (lambda: SqliteStore("a.db", lease_ms=0), "lease_ms is 0: expected a whole number >= 1"),
+        (lambda: SqliteStore("a.db", lease_ms=-1), "lease_ms is -1: expected a whole number >= 0"),
         (lambda: MemoryStore(now_ms=FIVE), "now_ms is 5: expected a function, or None"),
         (lambda: builtin(FIVE), "no built-in tool is named 5"),
         (lambda: builtin(LIST), "no built-in tool is named ['bash']"),

@@ -79,14 +79,13 @@ def test_all_wrong_fields_are_reported_at_once_and_no_secret_is() -> None:
     assert Door(env={"KEY": Secret("sk-2")}).width == 1.0
 
 
-@checks_arguments
-def opened(path: PathText, *, retries: Count = 1, other: Any = None) -> tuple[object, ...]:
-    """Return what it was given."""
-    return path, retries, other
-
-
 def test_arguments_are_checked_before_anything_is_done() -> None:
     """Also by position. Python itself refuses names that the function does not have."""
+
+    @checks_arguments
+    def opened(path: PathText, *, retries: Count = 1, other: Any = None) -> tuple[object, ...]:
+        return path, retries, other
+
     assert opened("a", retries=2, other=print) == ("a", 2, print)
     with pytest.raises(OptionError, match=r"path is 5: expected a path.*; retries is True: expected a whole"):
         opened(5, retries=True)  # type: ignore[arg-type]  # on purpose
