@@ -79,7 +79,7 @@ class CheckedFields:
 
 
 def faults_of_fields(value: Any, kind: Any, *names: str) -> Iterator[str]:
-    """Yield what is wrong with fields of an attrs class. A field that its `repr` leaves out is not repeated.
+    """Yield the faults of fields of an attrs class. The value of a field that its `repr` leaves out is not repeated.
 
     Args:
         value: An instance, or an object with these fields.
@@ -107,7 +107,7 @@ def checks_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def misfits(name: str, value: object, annotation: Any, *, is_shown: bool = True) -> Iterator[str]:
-    """Yield what is wrong with a value, if it does not fit an annotation."""
+    """Yield the fault of a value that does not fit an annotation."""
     is_right, expected = _rule_of(annotation)
     if not is_right(value):
         # A mapping may have keys and passwords among its right values.

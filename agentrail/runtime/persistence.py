@@ -158,9 +158,8 @@ class Keeping:
         self.max_of_owner: int | None = None
         self._processes: ProcessList | None = None
         self._folds = trio.CapacityLimiter(MAX_FOLDS)
-        self._others = trio.CapacityLimiter(
-            _MAX_OTHERS
-        )  # shared threads would all wait for a store that hangs
+        # Not the shared threads, which would all wait for a store that hangs.
+        self._others = trio.CapacityLimiter(_MAX_OTHERS)
         self.past_events: PastEvents = PastEvents(store)
         self._old_events = OldEvents(store, self._outside, self._folds, options.patience)
         self.node: Node = Node(

@@ -159,7 +159,7 @@ class HeardConnection(psycopg.Connection[tuple[Any, ...]]):
                 return cast("T", end.value)
             ready = yield wanted
             silent = 0 if ready else silent + 1
-        self.pgconn.finish()  # whatever it would answer is no longer waited for
+        self.pgconn.finish()  # a late answer would be taken for that of the next statement
         message = f"the server has not answered for {_SILENT_SECONDS:g} s"
         raise psycopg.OperationalError(message)
 
