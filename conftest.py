@@ -47,6 +47,7 @@ from agentrail.builds import FOLDER, look_at_build
 from agentrail.gc_settings import THRESHOLDS
 from agentrail.runtime.loop_watch import HELD_SECONDS, LoopWatch, SlowStep, describe_held
 from tests.spread import Rules, Shares, collected_by_one, file_of
+from tests.thinned import IS_NIGHTLY
 
 # Settings of the machine that would change what a test does: a key turns `demo:` into a real model, a proxy sends
 # requests for the loopback elsewhere.
@@ -288,25 +289,34 @@ def pytest_sessionfinish() -> None:
 # What hangs says where, after so long; the run as a whole is ended by who started it. `faulthandler.dump_traceback_later`, which pytest's
 # `faulthandler_timeout` sets too, is not for it: its thread reads the frames of others while they change, and a test that was only
 # slow then ended its process. This thread holds the interpreter's lock, so what never gives it up is not told.
+# After longer its process is ended, so that one test is reported as failed and not the whole run when its time is over: except at a
+# terminal, where someone may be in a debugger, and in `make nightly`.
 _HANGS_SECONDS: Final = 120
+_ENDS_SECONDS: Final = 600
 _LOOKS_SECONDS: Final = 10
 _monotonic: Final = time.monotonic
 _begun_at: Final = [math.inf]
+_told_of: Final = [math.inf]
 
 
-def tell_what_hangs(fd: int) -> None:
-    """Write what all threads do, once for each test that takes that long."""
-    if _monotonic() - _begun_at[0] > _HANGS_SECONDS:
-        _begun_at[0] = math.inf
+def tell_what_hangs(fd: int, end: Callable[[int], object] | None = None) -> None:
+    """Write what all threads do, once for each test that takes that long, and call `end` when it takes much longer."""
+    begun_at, now = _begun_at[0], _monotonic()
+    if now - begun_at > _HANGS_SECONDS and begun_at != _told_of[0]:
+        _told_of[0] = begun_at
         threads = sys._current_frames().items()  # noqa: SLF001 - documented, and there is no other name for it
         stacks = [f"Thread {one}:\n{''.join(traceback.format_stack(frame))}" for one, frame in threads]
-        os.write(fd, f"\nafter {_HANGS_SECONDS} s:\n{''.join(stacks)}".encode())
+        test = os.environ.get("PYTEST_CURRENT_TEST")
+        os.write(fd, f"\nafter {_HANGS_SECONDS} s: {test}\n{''.join(stacks)}".encode())
+    if end is not None and now - begun_at > _ENDS_SECONDS:
+        end(1)
 
 
 def _look_for_what_hangs(stderr_fd: int) -> None:
+    end = None if IS_NIGHTLY or os.isatty(0) else os._exit
     while True:
         _sleep(_LOOKS_SECONDS)
-        tell_what_hangs(stderr_fd)
+        tell_what_hangs(stderr_fd, end)
 
 
 @pytest.hookimpl(trylast=True)

@@ -235,7 +235,9 @@ async def _change_plugins(
 ) -> None:
     cell.pending_calls.refuse_self(f"{change}_plugin")
     await cell.awake()
-    plugin, record = (None, None) if entry is None else part_entry(entry, cell.state.data.stack.ask)
+    plugin = record = None
+    if change != "detach":  # also what is not an entry, such as None, is to be refused
+        plugin, record = part_entry(cast("PluginEntry", entry), cell.state.data.stack.ask)
     if record is not None and _is_stored(cell):
         refuse(fault_of_origin(record))
     signal = ChangePlugins(
@@ -269,8 +271,7 @@ async def _narrow(cell: SessionCell, plugin: str, rules: JsonObject) -> bool:
 
 def _is_stored(cell: SessionCell) -> bool:
     """Return whether another process may restore the session. An immediate store ends with this process."""
-    journal = cell.journal
-    return journal is not None and not journal.writer.store.is_immediate
+    return cell.journal is not None and not cell.journal.writer.store.is_immediate
 
 
 def _specs_of(cell: SessionCell, tools: Sequence[Tool]) -> tuple[ToolSpec, ...]:

@@ -1,5 +1,6 @@
 """Each test is collected and run, however many workers there are, and one that hangs is shown. Which tests share a process is checked by `make lint-repository`."""
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -147,12 +148,18 @@ def test_what_a_worker_had_that_died_is_run_by_the_one_in_its_place(spread, coun
 
 
 def test_what_hangs_is_shown_once(root_conftest, monkeypatch, tmp_path):
-    """With what each thread does, and the test goes on."""
-    monkeypatch.setattr(root_conftest, "_begun_at", [float("-inf")])
+    """With its name and with what each thread does, and the test goes on. When it takes much longer, its process is ended."""
+    ended = []
+    monkeypatch.setattr(root_conftest, "_begun_at", [time.monotonic() - 121])
     with (tmp_path / "stderr").open("w+b") as stderr:
-        root_conftest.tell_what_hangs(stderr.fileno())
-        root_conftest.tell_what_hangs(stderr.fileno())
+        root_conftest.tell_what_hangs(stderr.fileno(), ended.append)
+        assert not ended
+        monkeypatch.setattr(root_conftest, "_ENDS_SECONDS", 120)
+        root_conftest.tell_what_hangs(stderr.fileno(), ended.append)
         stderr.seek(0)
         shown = stderr.read().decode()
-    assert shown.count(test_what_hangs_is_shown_once.__name__) == 1
+    name = test_what_hangs_is_shown_once.__name__
+    assert shown.count("\nafter 120 s: tests/repo/") == shown.count(f"in {name}\n") == 1
+    assert f"::{name} (call)\n" in shown
     assert "in _look_for_what_hangs" in shown  # of another thread
+    assert ended == [1]
