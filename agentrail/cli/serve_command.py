@@ -64,6 +64,7 @@ from agentrail.stores.store_urls import PRIVATE
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
+    from agentrail.gateway.app import ServedHost
     from agentrail.gateway.authorization import CallerCheck
     from agentrail.gateway.request_parser import AsgiApp
     from agentrail.gateway.serving import ConnectionLimits
@@ -304,31 +305,26 @@ async def make_default_application(
     )
 
 
-def caller_check_of(app: "AsgiApp") -> "CallerCheck | None":
-    """Return the caller check of an application made by `create_app`, or None for any other."""
-    from agentrail.gateway.authorization import CallerCheck
+def host_of(app: object) -> "ServedHost | None":
+    """Return the host of an application made by `create_app`, or None for any other."""
+    from agentrail.gateway.app import ServedHost
 
-    found = getattr(getattr(app, "state", None), "caller_check", None)
-    return found if isinstance(found, CallerCheck) else None
+    found = getattr(getattr(app, "state", None), "host", None)
+    return found if isinstance(found, ServedHost) else None
 
 
 def forgets_webhooks(app: "AsgiApp") -> bool:
     """Return whether an application made by `create_app` sends webhooks but does not store pending ones."""
-    from agentrail.gateway.app import ServedHost
-
-    served = getattr(getattr(app, "state", None), "host", None)
-    if not isinstance(served, ServedHost) or served.options.webhooks is None:
+    served = host_of(app)
+    if served is None or served.options.webhooks is None:
         return False
-    options = served.options
-    return options.supervisor is None and options.store in (None, "memory:")
+    return served.options.supervisor is None and served.options.store in (None, "memory:")
 
 
 def exports_nothing(app: "AsgiApp", environ: Mapping[str, str]) -> bool:
     """Return whether variables name a collector that an application made by `create_app` does not use."""
-    from agentrail.gateway.app import ServedHost
-
-    served = getattr(getattr(app, "state", None), "host", None)
-    if not isinstance(served, ServedHost) or served.options.supervisor is not None:
+    served = host_of(app)
+    if served is None or served.options.supervisor is not None:
         return False
     is_named = any(environ.get(f"OTEL_EXPORTER_OTLP_{name}ENDPOINT") for name in ("", "TRACES_"))
     return is_named and served.options.telemetry is None
@@ -374,7 +370,8 @@ async def serve_until_signal(
         read = configuration or Configuration()
         metrics = find_metrics()
         served = await make_default_application(options, read, has_tokens=tokens is not None, metrics=metrics)
-    admit_more(caller_check_of(served), options, tokens)
+    host = host_of(served)
+    admit_more(None if host is None else host.gateway.callers, options, tokens)
     if forgets_webhooks(served):
         write_error("pending webhooks end with this process: give create_app a store to keep them.")
     if app is not None and exports_nothing(app, os.environ):
@@ -425,7 +422,7 @@ async def open_scrape(app: "AsgiApp", host: str, port: int) -> "tuple[Starlette,
     from agentrail.gateway.metrics_routes import scrape_application
     from agentrail.gateway.serving import addresses_of, open_listeners, show_address
 
-    served = getattr(getattr(app, "state", None), "host", None)
+    served = host_of(app)
     if served is None or served.options.metrics is None:
         raise OptionError(["--metrics: this application has none, use create_app(metrics=Metrics())"])
     served.gateway.callers.admit_more(hosts=own_names(host))
@@ -435,11 +432,10 @@ async def open_scrape(app: "AsgiApp", host: str, port: int) -> "tuple[Starlette,
 
 
 def limits_for(app: "AsgiApp") -> "ConnectionLimits":
-    from agentrail.gateway.app import ServedHost
     from agentrail.gateway.serving import USUAL_LIMITS
 
-    served = getattr(getattr(app, "state", None), "host", None)
-    if not isinstance(served, ServedHost):
+    served = host_of(app)
+    if served is None:
         return USUAL_LIMITS
     seconds = served.options.shutdown_timeout
     grace, cut = min(USUAL_LIMITS.grace_seconds, seconds / 10), min(USUAL_LIMITS.cut_seconds, seconds / 30)
@@ -454,9 +450,8 @@ def drain_of(app: "AsgiApp") -> Callable[[], Awaitable[None]] | None:
 def say_stopping(number: int, app: object) -> str:
     """Describe why a server stops and what it waits for, so that it does not seem to hang."""
     name = signal.Signals(number).name
-    host = getattr(getattr(app, "state", None), "host", None)
-    drain_timeout = getattr(getattr(host, "options", None), "drain_timeout", None)
-    if host is None or drain_timeout is None:
+    host = host_of(app)
+    if host is None:
         return f"{name}: stopping"
     delay = (
         f"requests are served for another {host.drain_delay:g} s, so that balancers notice; then "
@@ -464,7 +459,7 @@ def say_stopping(number: int, app: object) -> str:
         else ""
     )
     return (
-        f"{name}: stopping; {delay}new requests are refused, and running ones have {drain_timeout:g} s to finish. "
+        f"{name}: stopping; {delay}new requests are refused, and running ones have {host.options.drain_timeout:g} s to finish. "
         "A second signal exits at once"
     )
 
@@ -474,16 +469,18 @@ async def wait_stop(
     drain: Callable[[], Awaitable[None]] | None,
     tell: Callable[[], None],
     tell_stopping: Callable[[int], None] = lambda _: None,
-) -> None:
-    """Announce the server, wait for a signal, and let the application drain until a second one."""
+) -> bool:
+    """Announce the server, wait for a signal, and let the application drain until a second one. Return whether it has drained."""
     tell()
     tell_stopping(await anext(signals))
-    if drain is None:
-        return
+    has_drained = drain is None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_cancel_at_next, signals, nursery.cancel_scope)
-        await drain()
+        if drain is not None:
+            await drain()
+            has_drained = True
         nursery.cancel_scope.cancel(reason="drained")
+    return has_drained
 
 
 async def _cancel_at_next(signals: AsyncIterator[int], scope: trio.CancelScope) -> None:
@@ -493,10 +490,8 @@ async def _cancel_at_next(signals: AsyncIterator[int], scope: trio.CancelScope) 
 
 def console_link_of(app: "AsgiApp", address: str) -> str | None:
     """Return the console URL of an application made by `create_app`, or None if it has no console."""
-    from agentrail.gateway.app import ServedHost
-
-    served = getattr(getattr(app, "state", None), "host", None)
-    if not isinstance(served, ServedHost) or not served.gateway.has_console:
+    served = host_of(app)
+    if served is None or not served.gateway.has_console:
         return None
     link = f"{address}{served.base_path}/console/"
     token = os.environ.get(TOKEN_VARIABLE, "")

@@ -331,7 +331,6 @@ def _application(served: ServedHost, base_path: str) -> Starlette:
     app.router.redirect_slashes = False  # answered by our own code, after all checks
     app.router.default = _Nowhere(served, base_path)
     app.state.host = served
-    app.state.caller_check = served.gateway.callers
     app.state.drain = served.drain
     return app
 

@@ -383,7 +383,7 @@ def connection_cut(scope: Mapping[str, Any]) -> Callable[[], None] | None:
 async def serve_app(  # noqa: PLR0913 - the application, its address and its end
     app: AsgiApp,
     listeners: list[trio.SocketListener],
-    stop: Callable[[], Awaitable[None]],
+    stop: Callable[[], Awaitable[object]],
     *,
     tls: ssl.SSLContext | None = None,
     limits: ConnectionLimits = USUAL_LIMITS,
@@ -398,7 +398,7 @@ async def serve_app(  # noqa: PLR0913 - the application, its address and its end
     Args:
         app: The application.
         listeners: Listening sockets. They are closed at the end.
-        stop: Returns when it is time to stop.
+        stop: Returns when it is time to stop, and False if calls have no time to finish.
         tls: TLS context, or None for plain TCP.
         limits: Limits on connections.
         task_status: Started when calls are answered.
@@ -491,9 +491,10 @@ class _Server:
     async def serve(
         self,
         listeners: list[trio.SocketListener],
-        stop: Callable[[], Awaitable[None]],
+        stop: Callable[[], Awaitable[object]],
         task_status: trio.TaskStatus[None],
     ) -> None:
+        grace = self._limits.grace_seconds
         async with trio.open_nursery() as cutting:
             cutting.start_soon(self._cut_when_cancelled)
             async with trio.open_nursery() as connections:
@@ -504,10 +505,10 @@ class _Server:
                     await accepting.start(serve)
                     task_status.started()
                     with self.failure:  # raised when the lifespan has ended too
-                        await stop()
+                        grace = 0.0 if await stop() is False else grace
                     accepting.cancel_scope.cancel(reason="the server stops")
                 await self._context.terminated.set()
-                connections.cancel_scope.deadline = trio.current_time() + self._limits.grace_seconds
+                connections.cancel_scope.deadline = trio.current_time() + grace
                 cutting.start_soon(self._cut_at, connections.cancel_scope.deadline + self._limits.cut_seconds)
             cutting.cancel_scope.cancel(reason="no connection is left")
 

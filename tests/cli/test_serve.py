@@ -198,8 +198,7 @@ def test_connections_have_a_part_of_the_time_that_all_of_it_may_take():
         assert (limits.grace_seconds, limits.cut_seconds) == pytest.approx(expected)
     assert limits_for(print) is USUAL_LIMITS
 
-    options = SimpleNamespace(drain_timeout=10.0)
-    app = SimpleNamespace(state=SimpleNamespace(host=SimpleNamespace(options=options, drain_delay=0.0)))
+    app = create_app(profiles=[DESK], drain_timeout=10.0)
     assert say_stopping(signal.SIGINT, app) == (
         "SIGINT: stopping; new requests are refused, and running ones have 10 s to finish. A second signal exits at once"
     )
@@ -231,8 +230,9 @@ async def test_the_first_signal_lets_the_application_drain_and_a_second_one_does
     async with trio.open_nursery() as nursery:
         sender.send_nowait(signal.SIGINT)
         nursery.start_soon(again)
-        await wait_stop(signals, drain, lambda: seen.append("told"), seen.append)
+        has_drained = await wait_stop(signals, drain, lambda: seen.append("told"), seen.append)
         assert trio.current_time() == ends_at
+        assert has_drained is (again_after != 5)
     assert seen == ["told", signal.SIGINT, "draining"]
 
 

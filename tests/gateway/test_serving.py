@@ -232,6 +232,27 @@ async def test_the_server_ends_whatever_its_callers_do(path, how):
     assert app.seen == ["begun", path, *(["over"] if how == "stopped" else [])]
 
 
+async def test_calls_have_no_time_to_finish_when_the_stop_says_so():
+    """They are cancelled at once: whoever sends a second signal has read that it exits at once."""
+    app = App()
+    (listener,) = await open_listeners("127.0.0.1", 0)
+    async with AsyncExitStack() as callers:
+
+        async def stop():
+            caller = await callers.enter_async_context(
+                await trio.open_tcp_stream(*addresses_of([listener])[0])
+            )
+            await caller.send_all(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
+            await app.flooding.wait()
+            return False
+
+        with trio.fail_after(10):
+            await serve_app(
+                app, [listener], stop, limits=ConnectionLimits(grace_seconds=60, cut_seconds=0.05)
+            )
+    assert app.seen == ["begun", "/wait", "over"]
+
+
 async def test_connections_are_bounded():
     """One more is closed, and another is taken as soon as one has gone."""
     async with serving(App(), limits=ConnectionLimits(max_connections=1, idle_seconds=9)) as (_, connect):
