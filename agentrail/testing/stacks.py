@@ -13,6 +13,7 @@ import re
 import unittest
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain, islice
 from types import CodeType, MappingProxyType
 from typing import Any, ClassVar, Final, TypeVar
@@ -290,7 +291,8 @@ def vocabulary_of(plugins: Sequence[Plugin], tools: Sequence[ToolSpec] | None) -
 
 
 def _constants_of(plugin: Plugin) -> Iterator[object]:
-    yield from _flat(list(getattr(plugin, "__dict__", {}).values()))
+    with suppress(RecursionError):  # a container may hold itself
+        yield from _flat(list(getattr(plugin, "__dict__", {}).values()))
     for cls in type(plugin).__mro__:
         if cls.__module__.startswith(
             ("agentrail.plugins.base", "agentrail.core", "abc", "builtins", "typing")

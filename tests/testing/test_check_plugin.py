@@ -225,6 +225,22 @@ def test_a_state_that_equals_nothing_is_named():
     assert (found.rule, "state is nan" in found.why) == ("plugins_do_not_fail", True)
 
 
+class Knotted(p.Plugin[int]):
+    def __init__(self) -> None:
+        self.words: list[Any] = ["knotted"]
+        self.words.append(self.words)
+
+    def init(self) -> int:
+        return 0
+
+
+def test_a_container_that_holds_itself_is_only_an_attribute():
+    """Words for generated calls are looked for in attributes, and this search ends."""
+    machine = stacks.stack_machine([Knotted])
+    assert stacks.check_stack(machine, examples=1, seed=1).found is None
+    assert "knotted" in stacks.vocabulary_of([Knotted()], None).words
+
+
 def test_what_a_restart_loses_is_found():
     """A plugin is also called as a restart creates it: with its state, and without what `init` kept in attributes."""
     with pytest.raises(AssertionError, match="no attribute 'limit'"):
