@@ -324,10 +324,9 @@ def forgets_webhooks(app: "AsgiApp") -> bool:
 def exports_nothing(app: "AsgiApp", environ: Mapping[str, str]) -> bool:
     """Return whether variables name a collector that an application made by `create_app` does not use."""
     served = host_of(app)
-    if served is None or served.options.supervisor is not None:
+    if served is None or served.options.supervisor is not None or served.options.telemetry is not None:
         return False
-    is_named = any(environ.get(f"OTEL_EXPORTER_OTLP_{name}ENDPOINT") for name in ("", "TRACES_"))
-    return is_named and served.options.telemetry is None
+    return any(environ.get(f"OTEL_EXPORTER_OTLP_{name}ENDPOINT") for name in ("", "TRACES_"))
 
 
 def admit_more(callers: "CallerCheck | None", options: ServeOptions, tokens: Tokens | None) -> None:

@@ -371,7 +371,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         self, *, timeout_seconds: float | None = None, wait_for_people: bool = False
     ) -> str:
         """Wait for the running cycle and return its last answer. In idle, return that of the last cycle. See `Session.collect_reply`."""
-        refuse(fault_of_wait(timeout_seconds))
+        refuse(fault_of_wait(timeout_seconds, wait_for_people=wait_for_people))
         return await wait_within(timeout_seconds, self._collect, CALL_AGAIN)
 
     async def _collect(self) -> str:

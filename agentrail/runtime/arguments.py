@@ -95,9 +95,12 @@ def decide_settings(given: object) -> PromptSettings | None:
     return None if settings == PromptSettings() else settings
 
 
-def fault_of_wait(value: object) -> str | None:
+def fault_of_wait(value: object, *, wait_for_people: object = False) -> str | None:
     if value is None or is_amount(value) or (isinstance(value, float) and value == math.inf):
-        return None
+        is_flag = type(wait_for_people) is bool
+        return (
+            None if is_flag else f"wait_for_people is {repr_of(wait_for_people):.200}: expected True or False"
+        )
     return f"timeout_seconds is {repr_of(value):.200}: expected a number from 0, or None"
 
 

@@ -13,7 +13,7 @@ from agentrail.core.session.agent_records import AgentState, AgentStatus
 from agentrail.errors import OptionError, SessionDown
 from agentrail.events import TERMINAL, Event, EventsLost, SubagentEnd, SubagentEvent
 from agentrail.messages import SessionId, TokenUsage
-from agentrail.runtime.arguments import fault_of, fault_of_reason, fault_of_wait, refuse
+from agentrail.runtime.arguments import all_items, fault_of, fault_of_reason, fault_of_wait, refuse
 from agentrail.runtime.event_subscription import Terms
 from agentrail.runtime.event_waits import bounded
 from agentrail.runtime.session_clock import now_ms
@@ -101,13 +101,12 @@ class BackgroundAgents(AskingHandle):
 
         Cancellation: Immediate. The agents keep working.
         """
-        wanted = None if names is None or isinstance(names, str) else tuple(names)
+        wanted = None if names is None else all_items(names)
         refuse(
-            "names is a text: expected a list of names" if isinstance(names, str) else None,
+            fault_of("names", wanted, tuple[str, ...] | None),
             None if match in ("all", "any") else f"match is {match!r:.200}: expected 'all' or 'any'",
             None if until in ("idle", "closed") else f"until is {until!r:.200}: expected 'idle' or 'closed'",
             fault_of_wait(timeout_seconds),
-            *(fault_of("names", one, str) for one in wanted or ()),
         )
         there = await self._states()
         if wanted is None:

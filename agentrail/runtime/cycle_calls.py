@@ -221,7 +221,7 @@ class CycleCalls:
 
         Cancellation: Always a checkpoint. Nothing is lost.
         """
-        refuse(fault_of_wait(timeout_seconds))
+        refuse(fault_of_wait(timeout_seconds, wait_for_people=wait_for_people))
         return await self._event(what, timeout_seconds, wait_for_people=wait_for_people)
 
     async def _answer(self, asked: CycleQuestion) -> str:
@@ -242,7 +242,7 @@ def _decide(
     *,
     wait_for_people: bool,
 ) -> CycleQuestion:
-    refuse(fault_of_wait(timeout_seconds))
+    refuse(fault_of_wait(timeout_seconds, wait_for_people=wait_for_people))
     return CycleQuestion(
         content=content,
         client_id=decide_client_id(client_id),

@@ -8,7 +8,7 @@ from attrs import frozen
 from agentrail.errors import AgentrailError, Authentication, ModelNotFound
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
-from agentrail.runtime.arguments import refuse
+from agentrail.runtime.arguments import fault_of, refuse
 from agentrail.runtime.hook_times import HookCount, LastFailure
 from agentrail.runtime.session_keys import fault_of_scope
 from agentrail.runtime.session_options import SessionOptions
@@ -99,6 +99,7 @@ class Health:
         Args:
             options: Options of a session that has not started. Only the first of its models is checked.
         """
+        refuse(fault_of("options", options, SessionOptions))
         model = options.model
         if not isinstance(model, str) or model.startswith(_REGISTRY):
             return None  # an object already exists, and a registry is checked when it is used

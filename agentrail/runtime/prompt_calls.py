@@ -303,7 +303,7 @@ class PromptingHandle(CycleCalls, AskingHandle):
 
         Cancellation: Only the reply is lost. The cycle continues.
         """
-        refuse(fault_of_wait(timeout_seconds))
+        refuse(fault_of_wait(timeout_seconds, wait_for_people=wait_for_people))
         self._cell.pending_calls.refuse_self("collect_reply")
         signal = ReplyQuery(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint())
         if wait_for_people or timeout_seconds is not None:

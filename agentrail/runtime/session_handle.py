@@ -40,6 +40,7 @@ from agentrail.runtime.journal_access import LookingBackHandle
 from agentrail.runtime.live_settings import ChangingHandle
 from agentrail.runtime.prompt_calls import PromptingHandle
 from agentrail.runtime.rule_queries import RulingHandle
+from agentrail.runtime.session_calls import SessionCalls
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_facts import ReadAnswer, SessionFacts, facts_of_cell, reader_of
 from agentrail.runtime.session_monitor import SessionMonitor
@@ -47,7 +48,7 @@ from agentrail.runtime.session_queries import CALL_AGAIN
 from agentrail.runtime.tool_calls import clean_text
 
 
-class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
+class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle, SessionCalls):
     """Handle to a session. It stays valid when the session crashes and restarts.
 
     With a store that fails, each call can also raise `StoreUnavailable`, or `StopNotWritten` if it stops work.

@@ -11,8 +11,9 @@ import trio
 from agentrail.core.protocol.signals import Asked, StatusQuery
 from agentrail.core.session.views import Status
 from agentrail.errors import ReplyTimeout, SessionDown
+from agentrail.otp.unique import Unique
 from agentrail.runtime.session_actor import SessionCell
-from agentrail.runtime.session_calls import SessionCalls, check_arguments
+from agentrail.runtime.session_calls import check_arguments
 from agentrail.runtime.session_clock import now_ms
 from agentrail.wire.operations import Operation
 
@@ -25,7 +26,7 @@ COLLECT_REPLY: Final = (
 CALL_AGAIN: Final = "call this again to wait for longer"
 
 
-class AskingHandle(SessionCalls):
+class AskingHandle(Unique):
     """A handle that sends each call of the operations table as one signal."""
 
     __slots__ = ("_cell",)

@@ -101,7 +101,6 @@ BY_HAND: Final = frozenset({
     "check_revive",
     "describe_profiles",
     "end_forgotten",
-    "fault_of_model",
     "look_at_nodes",
     "stop_all",
     "take_allowance",

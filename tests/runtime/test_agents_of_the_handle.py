@@ -80,7 +80,9 @@ async def test_what_cannot_be_is_refused_with_its_reason(supervisor):
         (lambda: agents.send("agent-9", "x"), "There is no agent 'agent-9'"),
         (lambda: agents.close("agent-9"), "There is no agent 'agent-9'"),
         (lambda: agents.wait(["agent-9"]), "no agent was ever called 'agent-9'"),
-        (lambda: agents.wait("agent-1"), "names is a text"),
+        (lambda: agents.wait("agent-1"), "names is 'agent-1': expected a sequence"),
+        (lambda: agents.wait(5), "names is 5: expected a sequence, each a text, or None"),
+        (lambda: agents.wait(["agent-1", 5]), "names is ('agent-1', 5): expected a sequence, each a text"),
         (lambda: agents.wait(match="one"), "match is 'one'"),
         (lambda: agents.wait(until="now"), "until is 'now'"),
         (lambda: agents.wait(timeout_seconds=-1), "timeout_seconds is -1"),
@@ -97,6 +99,13 @@ async def test_what_cannot_be_is_refused_with_its_reason(supervisor):
     await session.stop()
     with pytest.raises(SessionDown):
         await agents.list()
+
+
+async def test_calls_of_the_session_are_not_those_of_its_agents(supervisor):
+    """`session.agents` once had all of them: half of them failed there, and the others meant the session."""
+    session = await supervisor.start_session(model=FunctionModel(lambda _: HANG), agents=[hangs()])
+    found = {name for name in dir(session.agents) if not name.startswith("_")}
+    assert found == {"close", "list", "send", "spawn", "wait"}
 
 
 async def test_a_wait_ends_with_its_session(supervisor):

@@ -34,10 +34,12 @@ WRONG = {
         (lambda s: s.ask("Hi", timeout_seconds=True), "timeout_seconds is True: expected a number from 0, or None"),
         (lambda s: s.ask("Hi", timeout_seconds=math.nan), "timeout_seconds is nan: expected a number from 0, or None"),
         (lambda s: s.ask("Hi", timeout_seconds=-1), "timeout_seconds is -1: expected a number from 0, or None"),
+        (lambda s: s.ask("Hi", wait_for_people="x"), "wait_for_people is 'x': expected True or False"),
         (lambda s: s.ask("Hi", timeout_seconds=10**400), f"timeout_seconds is {10**400!r:.200}: expected a number from 0, or None"),
     ],
     "run": [
         (lambda s: s.run("Hi", timeout_seconds="5"), "timeout_seconds is '5': expected a number from 0, or None"),
+        (lambda s: s.run("Hi", wait_for_people=1), "wait_for_people is 1: expected True or False"),
     ],
     "stream": [
         (lambda s: s.stream("Hi", kinds=5), "kinds is 5: expected classes of events"),
@@ -51,6 +53,7 @@ WRONG = {
         (lambda s: s.wait_for(5), "what is 5: expected an event class, or a function of one event"),
         (lambda s: s.wait_for(s.wait_for), "what is <bound method"),
         (lambda s: s.wait_for(Later()), "what is <tests.runtime.test_wrong_types.Later object"),
+        (lambda s: s.wait_for(AgentEnd, wait_for_people=None), "wait_for_people is None: expected True or False"),
         (lambda s: s.wait_for(str), "what is the class str: expected an event class, such as AgentEnd"),
         (lambda s: s.wait_for(AgentEnd, timeout_seconds=math.nan), "timeout_seconds is nan: expected a number from 0, or None"),
     ],
@@ -71,6 +74,8 @@ WRONG = {
         (lambda s: s.prompt("Hi", settings={"reasoning": "much"}), "settings: reasoning is 'much': expected off, low, medium, high or a number of tokens"),
         (lambda s: s.prompt("Hi", settings={"response_format": "json"}), "settings: response_format is 'json': expected a JSON Schema as a dict, or None"),
         (lambda s: s.prompt("Hi", settings={"response_format": {"type": "objekt"}}), "settings: response_format "),
+        (lambda s: s.prompt("Hi", settings={"response_format": {5: "a"}}), "settings: response_format "),
+        (lambda s: s.prompt("Hi", settings={"response_format": {"type": {5: "a"}}}), "settings: response_format "),
         (lambda s: s.prompt("Hi", settings={"tools": 7}), "settings: tools is 7: expected several client tools"),
         (
             lambda s: s.prompt("Hi", settings={"temperature": 3, "top_p": -1}),
@@ -137,6 +142,7 @@ WRONG = {
         (lambda s: s.steer("Hi", request_id=""), "request_id is '': expected 1 to 128"),
     ],
     "collect_reply": [
+        (lambda s: s.collect_reply(wait_for_people=[]), "wait_for_people is []: expected True or False"),
         (lambda s: s.collect_reply(timeout_seconds=[1]), "timeout_seconds is [1]: expected a number from 0, or None"),
     ],
     "abort": [
@@ -311,6 +317,14 @@ AFTER = {
     "stop": lambda s: s.stop(),
     "subscribe": lambda s: s.subscribe().__aenter__(),
 }
+
+
+@pytest.mark.parametrize("given", [5, None, "demo:", {"model": "demo:"}])
+async def test_a_model_is_looked_for_in_options_alone(given):
+    """They come from an operator's profile, and a mapping of the same names is none."""
+    async with open_bare() as supervisor:
+        with pytest.raises(OptionError, match=r"^options is .*: expected SessionOptions"):
+            supervisor.fault_of_model(given)
 
 
 async def test_a_long_argument_is_shown_by_its_beginning():

@@ -14,7 +14,7 @@ from agentrail.core.policy.response_format import fault_of_format
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import ToolDefinitionError
 from agentrail.errors.name_guesses import guess_name
-from agentrail.frozen import TooDeep, canonical_json, frozen_json, not_json, too_large
+from agentrail.frozen import canonical_json, frozen_json, not_json, too_large
 from agentrail.messages import JsonObject
 from agentrail.otp.child_specs import is_amount, is_whole
 from agentrail.otp.guarded_calls import repr_of
@@ -83,7 +83,7 @@ def faults_of_settings(given: object) -> list[str]:
         if name == "tools":
             faults += [f"settings: {fault}" for fault in _faults_of_tools(value)]
             continue
-        fault = _fault_of_format(value) if name == "response_format" else _fault(name, value)
+        fault = fault_of_format(value) if name == "response_format" else _fault(name, value)
         if fault is not None:
             faults.append(f"settings: {fault}")
     return faults
@@ -133,14 +133,6 @@ def _fault(name: str, value: object) -> str | None:
             expected = "off, low, medium, high or a number of tokens"
             fits = _is_count(value) or (isinstance(value, str) and value in _EFFORTS)
     return None if fits else f"{name} is {repr_of(value):.200}: expected {expected}"
-
-
-def _fault_of_format(value: object) -> str | None:
-    try:
-        value = frozen_json(value) if isinstance(value, Mapping) else value
-    except TooDeep as error:
-        return f"response_format is {error}"
-    return fault_of_format(value)
 
 
 def _is_count(value: object) -> bool:

@@ -4,6 +4,7 @@ A vendor's JSON mode helps but is not trusted: the session always validates.
 """
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -87,7 +88,7 @@ class ResponseFormat:
 
 def fault_of_format(schema: object) -> str | None:
     """Return why a value is not a valid option `response_format`, as a sentence for `OptionError`, or None."""
-    if not isinstance(schema, dict):
+    if not isinstance(schema, Mapping):
         return f"response_format is {schema!r}: expected a JSON Schema as a dict, or None"
     fault = fault_of_schema(schema)
     return None if fault is None else f"response_format {fault}"

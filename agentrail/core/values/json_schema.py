@@ -23,7 +23,7 @@ from agentrail.core.values.bounded_schema import (
     name_patterns_of,
 )
 from agentrail.core.values.patterns import NoPattern, effort_of
-from agentrail.frozen import MAX_CONTAINERS, FrozenDict, FrozenList
+from agentrail.frozen import MAX_CONTAINERS, FrozenDict, FrozenList, not_json
 from agentrail.messages import JsonObject, JsonValue
 
 # Validity of a JSON Schema, which may come from anywhere, and have any size. Pure.  The draft's meta-schema
@@ -135,7 +135,10 @@ class _Place:
 def fault_of_schema(schema: JsonObject) -> str | None:
     """Return why a schema is invalid, as half a sentence with the schema as its subject, or None."""
     try:
-        _look_through(schema, _count(schema))
+        parts = _count(schema)
+        if (unlike := not_json(schema)) is not None:
+            return f"is not JSON: {unlike}"
+        _look_through(schema, parts)
     except _Fault as fault:
         return str(fault)
     return None
