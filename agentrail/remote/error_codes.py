@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 def _all_classes() -> dict[str, type[AgentrailError]]:
     classes = [one for one in vars(errors).values() if isinstance(one, type)]
-    return {one.code: one for one in classes if issubclass(one, AgentrailError)}
+    return {one.code: one for one in classes if issubclass(one, AgentrailError) and one is not AgentrailError}
 
 
 CLASS_OF_CODE: Final[Mapping[str, type[AgentrailError]]] = MappingProxyType(_all_classes())
@@ -32,9 +32,7 @@ def error_of_reply(told: Told, session_id: str | None) -> AgentrailError:
         if cause is not None and issubclass(cause, ProviderError):
             return cause(message)
     kind = CLASS_OF_CODE.get(code)
-    if kind is None or kind is AgentrailError:
-        return RemoteRefused(message, code=code, more=told)
-    if issubclass(kind, ProviderError) or kind.__init__ is AgentrailError.__init__:
+    if kind is not None and (issubclass(kind, ProviderError) or kind.__init__ is AgentrailError.__init__):
         return kind(message)
     return RemoteRefused(message, code=code, more=told)
 
@@ -56,7 +54,7 @@ def _reason_in(message: str) -> str:
 
 
 def _cursor_ahead(message: str, told: Told, session_id: str) -> AgentrailError:
-    return errors.CursorAhead([message], positions={session_id: int(told.get("last_seq", 0))})
+    return errors.CursorAhead([message], positions={session_id: _typed(told, "last_seq", int) or 0})
 
 
 def _budget_spent(message: str, told: Told, _: str) -> AgentrailError:
@@ -69,18 +67,17 @@ def _resolved(message: str, told: Told, _: str) -> AgentrailError:
         message,
         status=str(told.get("status")),
         by=str(told.get("by")),
-        at_ms=_decided(told, "at_ms", int),
-        user=_decided(told, "user", str),
+        at_ms=_typed(told.get("decided"), "at_ms", int),
+        user=_typed(told.get("decided"), "user", str),
     )
 
 
 def _expired(message: str, told: Told, _: str) -> AgentrailError:
-    return errors.ApprovalExpired(message, at_ms=_decided(told, "at_ms", int))
+    return errors.ApprovalExpired(message, at_ms=_typed(told.get("decided"), "at_ms", int))
 
 
-def _decided(told: Told, name: str, kind: type[T]) -> T | None:
-    decided = told.get("decided")
-    found = decided.get(name) if isinstance(decided, Mapping) else None
+def _typed(told: object, name: str, kind: type[T]) -> T | None:
+    found = told.get(name) if isinstance(told, Mapping) else None
     return found if type(found) is kind else None
 
 
@@ -106,6 +103,9 @@ _MAKERS: Final[Mapping[str, Callable[[str, Told, str], AgentrailError]]] = Mappi
         ),
         "session_rested": lambda message, _, session_id: errors.SessionRested(session_id, message),
         "session_unknown": lambda message, told, _: errors.SessionUnknown(message, hint=told.get("hint")),
+        "trimmed": lambda _, told, session_id: errors.Trimmed(
+            session_id, first=_typed(told, "first", int) or 0
+        ),
         "command_unknown": lambda message, told, _: errors.UnknownCommand(
             message, name=str(told.get("name", "")), near=told.get("near")
         ),

@@ -3,7 +3,7 @@
 import inspect
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from agentrail import errors
 from agentrail.errors import AgentrailError, OptionError, RemoteRefused
@@ -69,6 +69,7 @@ MADE = {
     errors.SessionIsChild: lambda kind: kind("a child", root_id="s-0"),
     errors.ProfileMismatch: lambda kind: kind("another", agent_id="desk"),
     errors.PromptRefused: lambda kind: kind("too rude: no"),
+    errors.Trimmed: lambda kind: kind("s-1", first=7),
 }
 
 
@@ -133,6 +134,7 @@ def through_a_socket(error):
     return error_of_reply(frame.error, "s-1")
 
 
+@example({"decided": [5], "first": "7", "last_seq": ["8"]})
 @given(st.dictionaries(st.text(max_size=12), st.none() | st.integers() | st.text() | st.lists(st.text())))
 def test_no_reply_breaks_a_client(told):
     """Whatever stands in an error, there is an exception to raise."""
