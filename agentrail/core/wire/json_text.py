@@ -24,7 +24,8 @@ def read_json(text: bytes | str) -> PlainJson:
         if msgspec.json.encode(plain) != given:
             _read_pairs(given)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        message = f"not JSON: {'a text is not UTF-8' if isinstance(error, UnicodeDecodeError) else error}"
+        # A UnicodeDecodeError until msgspec 0.22, and a DecodeError since.
+        message = f"not JSON: {'a text is not UTF-8' if 'utf-8' in str(error).lower() else error}"
         raise Misfit(message) from error
     return plain
 
