@@ -153,7 +153,7 @@ def _after_refusal(status: int, body: bytes | None, retry_after: bytes | None) -
     if status in _RETRIED_STATUSES or status >= _SERVER_FAULT:
         seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
         return AfterEnd(wait_seconds=seconds)  # a date would need a clock
-    if told.get("code") in CLASS_OF_CODE:
+    if str(told.get("code")) in CLASS_OF_CODE:
         return AfterEnd(fault=error_of_reply({**told, "status": status}, None))
     message = f"the server refused the connection with {status}: {told.get('message', 'it gave no reason')}"
     return AfterEnd(

@@ -1,15 +1,16 @@
 """What a client decides without a network: delays, addresses, errors, how far a reader is, and the methods of a session."""
 
 import inspect
+import json
 
 import pytest
 from hypothesis import example, given, strategies as st
 
-from agentrail import errors
+from agentrail import errors, websockets
 from agentrail.errors import AgentrailError, OptionError, RemoteRefused
 from agentrail.gateway.error_responses import answer_to
 from agentrail.gateway.socket_frames import refusal_frame
-from agentrail.remote.dialer import address_of, reconnect_seconds
+from agentrail.remote.dialer import address_of, decide_after, reconnect_seconds
 from agentrail.remote.error_codes import CLASS_OF_CODE, error_of_reply
 from agentrail.remote.frame_codec import decode_server_frame, position_of
 from agentrail.remote.read_position import RemoteReading
@@ -132,6 +133,13 @@ def through_a_socket(error):
     """Let an error be refused by a gateway, and made again."""
     frame = decode_server_frame(refusal_frame(1, answer_to(error)))
     return error_of_reply(frame.error, "s-1")
+
+
+@pytest.mark.parametrize("code", [["session_unknown"], {"a": 1}, 5, None])
+def test_a_refused_connection_with_an_odd_code_is_refused(code):
+    """The body may come from a proxy or from an attacker."""
+    body = json.dumps({"error": {"code": code, "message": "no"}}).encode()
+    assert type(decide_after(websockets.ConnectionRejected(404, (), body)).fault) is RemoteRefused
 
 
 @example({"decided": [5], "first": "7", "last_seq": ["8"]})
