@@ -66,7 +66,7 @@ property: $(DEV)  ## the Hypothesis suites, with new examples in each run; HYPOT
 # What is allowed of the mutants runs under bash, some thirty thousand lines.
 # CI leaves out what `tests/thinned.py` marks; all of that runs here, and lines are counted in the whole suite.
 nightly: $(DEV) peers  ## a million mutants of command lines, of which none that a policy allows may do harm under bash; then random bugs, new examples of each property, the compiled build, the examples, the benchmarks, and the tests on each Python found; SEED=20261120
-	PERMISSION_MUTANTS=1000000 PERMISSION_SEED=$(SEED) $(BIN)/python -m pytest -rs -m check tests/plugins/test_permissions_oracle.py
+	HYPOTHESIS_PROFILE=nightly PERMISSION_MUTANTS=1000000 PERMISSION_SEED=$(SEED) $(BIN)/python -m pytest -rs -m check tests/plugins/test_permissions_oracle.py
 	@$(MAKE) --no-print-directory ast-mutants
 	HYPOTHESIS_PROFILE=nightly $(PYTEST) $(COVER) --folded=all -m 'not check'
 	@$(MAKE) --no-print-directory floors

@@ -272,7 +272,8 @@ _ended: Final = itertools.count(1)
 
 
 def pytest_runtest_logfinish() -> None:
-    """Keep what stays out of sight of the collector, now and then."""
+    """Keep what stays out of sight of the collector, now and then. From here on the worker may wait for the others."""
+    _begun_at[0] = math.inf
     if next(_ended) % _TESTS_BETWEEN_COLLECTIONS == 0:
         gc.collect()
         gc.freeze()
@@ -299,7 +300,9 @@ _begun_at: Final = [math.inf]
 _told_of: Final = [math.inf]
 
 
-def tell_what_hangs(fd: int, end: Callable[[int], object] | None = None) -> None:
+def tell_what_hangs(
+    fd: int, end: Callable[[int], object] | None = None, ends_seconds: float = _ENDS_SECONDS
+) -> None:
     """Write what all threads do, once for each test that takes that long, and call `end` when it takes much longer."""
     begun_at, now = _begun_at[0], _monotonic()
     if now - begun_at > _HANGS_SECONDS and begun_at != _told_of[0]:
@@ -308,7 +311,7 @@ def tell_what_hangs(fd: int, end: Callable[[int], object] | None = None) -> None
         stacks = [f"Thread {one}:\n{''.join(traceback.format_stack(frame))}" for one, frame in threads]
         test = os.environ.get("PYTEST_CURRENT_TEST")
         os.write(fd, f"\nafter {_HANGS_SECONDS} s: {test}\n{''.join(stacks)}".encode())
-    if end is not None and now - begun_at > _ENDS_SECONDS:
+    if end is not None and now - begun_at > ends_seconds:
         end(1)
 
 

@@ -154,8 +154,7 @@ def test_what_hangs_is_shown_once(root_conftest, monkeypatch, tmp_path):
     with (tmp_path / "stderr").open("w+b") as stderr:
         root_conftest.tell_what_hangs(stderr.fileno(), ended.append)
         assert not ended
-        monkeypatch.setattr(root_conftest, "_ENDS_SECONDS", 120)
-        root_conftest.tell_what_hangs(stderr.fileno(), ended.append)
+        root_conftest.tell_what_hangs(stderr.fileno(), ended.append, 120)
         stderr.seek(0)
         shown = stderr.read().decode()
     name = test_what_hangs_is_shown_once.__name__
