@@ -472,12 +472,13 @@ async def wait_stop(
     """Announce the server, wait for a signal, and let the application drain until a second one. Return whether it has drained."""
     tell()
     tell_stopping(await anext(signals))
-    has_drained = drain is None
+    if drain is None:
+        return True
+    has_drained = False
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_cancel_at_next, signals, nursery.cancel_scope)
-        if drain is not None:
-            await drain()
-            has_drained = True
+        await drain()
+        has_drained = True
         nursery.cancel_scope.cancel(reason="drained")
     return has_drained
 

@@ -96,12 +96,11 @@ def decide_settings(given: object) -> PromptSettings | None:
 
 
 def fault_of_wait(value: object, *, wait_for_people: object = False) -> str | None:
-    if value is None or is_amount(value) or (isinstance(value, float) and value == math.inf):
-        is_flag = type(wait_for_people) is bool
-        return (
-            None if is_flag else f"wait_for_people is {repr_of(wait_for_people):.200}: expected True or False"
-        )
-    return f"timeout_seconds is {repr_of(value):.200}: expected a number from 0, or None"
+    if not (value is None or is_amount(value) or (isinstance(value, float) and value == math.inf)):
+        return f"timeout_seconds is {repr_of(value):.200}: expected a number from 0, or None"
+    if type(wait_for_people) is not bool:
+        return f"wait_for_people is {repr_of(wait_for_people):.200}: expected True or False"
+    return None
 
 
 def fault_of_response(value: object) -> str | None:

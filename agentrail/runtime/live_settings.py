@@ -236,7 +236,7 @@ async def _change_plugins(
     cell.pending_calls.refuse_self(f"{change}_plugin")
     await cell.awake()
     plugin = record = None
-    if change != "detach":  # also what is not an entry, such as None, is to be refused
+    if change != "detach":  # an entry of None is refused, and not taken for a detach
         plugin, record = part_entry(cast("PluginEntry", entry), cell.state.data.stack.ask)
     if record is not None and _is_stored(cell):
         refuse(fault_of_origin(record))
