@@ -4,7 +4,7 @@ One thread writes, any thread may read. Calls block. An append succeeds if its f
 from the store's clock. Test a store with `agentrail.testing.check_store`.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 import msgspec
@@ -354,15 +354,18 @@ class OwedStore(Protocol):
         ...
 
 
+def owed_rows(store: OwedStore, kind: str, after: str = "", limit: int = 1000) -> Iterator[OwedRow]:
+    """Yield all rows of a kind after an id, sorted by id. They are read in pages."""
+    while page := store.owed(kind, after, limit):
+        yield from page
+        after = page[-1].id
+
+
 def owed_row(store: OwedStore, kind: str, row_id: str) -> OwedRow | None:
     """Return one owed row, or None."""
-    after = row_id[:-1]  # only few rows lie between the id without its end and the id
-    while page := store.owed(kind, after, 100):
-        found = next((one for one in page if one.id >= row_id), None)
-        if found is not None:
-            return found if found.id == row_id else None
-        after = page[-1].id
-    return None
+    near = owed_rows(store, kind, row_id[:-1], 100)  # few rows lie between the id without its end and the id
+    found = next((one for one in near if one.id >= row_id), None)
+    return found if found is not None and found.id == row_id else None
 
 
 class ManyTaker(Protocol):

@@ -16,6 +16,7 @@ from agentrail.cli.host_config import named_telemetry
 from agentrail.cli.store_access import Owners
 from agentrail.config.host_limits import Limits
 from agentrail.config.settings import LIMITS_PREFIX, Settings
+from agentrail.core.values.port_members import offers
 from agentrail.distribution import NAME, install_command
 from agentrail.errors import OptionError
 from agentrail.sandboxes.programs import find_program
@@ -171,7 +172,7 @@ def look_at_activity(store: Store, sessions: Sequence[StoredSession]) -> Iterato
         yield Finding(
             name="clock", verdict="absent", text=text, remedy="synchronise the clocks, such as with NTP"
         )
-    for name, behind in (events_behind(store, sessions) if isinstance(store, OwedStore) else {}).items():
+    for name, behind in (events_behind(store, sessions) if offers(store, OwedStore) else {}).items():
         verdict: CheckVerdict = "good" if behind < _MANY_BEHIND else "absent"
         remedy = None if verdict == "good" else "look at the server's log: its warnings name the reason"
         yield Finding(name=f"reader {name}", verdict=verdict, text=f"{behind} events behind", remedy=remedy)

@@ -65,6 +65,7 @@ from agentrail.core.journal.replay import ReplayStep, explain_journal, replay, s
 from agentrail.core.protocol.effects import Publish
 from agentrail.core.session.recovery import decisions_of
 from agentrail.core.session.views import status_of
+from agentrail.core.values.port_members import offers
 from agentrail.errors import AgentrailError, CodecError, JournalCorrupt, OptionError, StoreUnavailable
 from agentrail.runtime.overwriter import note_overwriting
 from agentrail.runtime.persistence import BEHIND, OnDrift, has_other_nodes
@@ -514,7 +515,7 @@ def delete(
         is_owed = not has_other_nodes(opened)  # a database overwrites nothing
         note_overwriting(opened, is_owed=is_owed)
         size = opened.delete(found.scope, found.session)
-        if isinstance(opened, OwedStore):  # lost records of it are not those of a new session with its id
+        if offers(opened, OwedStore):  # lost records of it are not those of a new session with its id
             opened.change_owed((), ((BEHIND, key_of(found.scope, found.session)),))
         remove_notes()
         is_owed = is_owed and not overwrite(opened)  # no session is delayed by it here
@@ -540,7 +541,7 @@ def _notes_removal(store: Store, found: StoredSession, place: StorePlace) -> Cal
         return lambda: None
     notes.read(*key)  # while they cannot be removed, the session stays
     row = owed_notes(found.scope, found.session, *key)
-    if isinstance(store, OwedStore):  # so that the next process removes them if this one is killed
+    if offers(store, OwedStore):  # so that the next process removes them if this one is killed
         store.change_owed((row,))
     return partial(settle_notes, store, row, notes)
 

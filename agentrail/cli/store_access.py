@@ -12,7 +12,7 @@ from attrs import frozen
 from cyclopts import Parameter
 
 from agentrail.abc.held_secrets import secrets_in_variables
-from agentrail.abc.store import TEMPORARY_SESSIONS, Filters, OwedStore, Store, StoredSession
+from agentrail.abc.store import TEMPORARY_SESSIONS, Filters, OwedStore, Store, StoredSession, owed_rows
 from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all, write_error
@@ -21,6 +21,7 @@ from agentrail.cli.text_output import end_without_output
 from agentrail.config.settings import modules_of
 from agentrail.core.journal.fold import GetBlob, Sources
 from agentrail.core.journal.record import Record
+from agentrail.core.values.port_members import offers
 from agentrail.errors import AgentrailError, OptionError, SessionNotFound, StoreUnavailable, YourMove
 from agentrail.messages import SessionId
 from agentrail.named_modules import NAMED_MODULES
@@ -106,15 +107,8 @@ def in_scope(scope: str, session: str) -> str:
 
 def listed_sessions(store: Store, filters: Filters) -> Iterator[StoredSession]:
     """Yield sessions without the temporary ones of a server."""
-    hidden = frozenset(_temporary_sessions(store))
+    hidden = {row.id for row in owed_rows(store, TEMPORARY_SESSIONS)} if offers(store, OwedStore) else ()
     return (one for one in all_sessions(store, filters) if shown_id(one) not in hidden)
-
-
-def _temporary_sessions(store: Store) -> Iterator[str]:
-    after = ""
-    while isinstance(store, OwedStore) and (page := store.owed(TEMPORARY_SESSIONS, after)):
-        yield from (row.id for row in page)
-        after = page[-1].id
 
 
 def find_one(store: Store, session: str, scope: str) -> StoredSession:

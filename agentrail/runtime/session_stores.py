@@ -38,7 +38,7 @@ from agentrail.abc.recall import (
     check_limit,
     fault_of_memory_text,
 )
-from agentrail.abc.store import OwedRow, OwedStore, Store
+from agentrail.abc.store import OwedRow, OwedStore, Store, owed_rows
 from agentrail.core.values.notes_markdown import (
     MAX_NOTE_BYTES,
     NoteTopic,
@@ -433,7 +433,7 @@ def settle_notes(store: Store, row: OwedRow, notes: NoteStore | None) -> None:
 
 def settle_left_notes(store: Store, notes: NoteStore) -> None:
     """Clear the notes of deleted sessions that an earlier process left. This blocks."""
-    for row in store.owed(OWED_NOTES) if offers(store, OwedStore) else ():
+    for row in owed_rows(store, OWED_NOTES) if offers(store, OwedStore) else ():
         scope, session, *_ = json.decode(row.body)
         if store.get(scope, session) is None:  # otherwise another node may be about to delete it
             settle_notes(store, row, notes)

@@ -13,7 +13,7 @@ from attrs import define
 from agentrail import outside
 from agentrail.abc.event_reader import ConsumerStatistics, SessionOrigin
 from agentrail.abc.living_nodes import LOOK_AT_NODES_SECONDS, Departures
-from agentrail.abc.store import Filters, OwedRow, OwedStore, StoredSession
+from agentrail.abc.store import Filters, OwedRow, OwedStore, StoredSession, owed_rows
 from agentrail.errors import StoreUnavailable
 from agentrail.events import Event, SessionEnd
 from agentrail.frozen import EMPTY
@@ -407,9 +407,7 @@ def events_behind(store: OwedStore, sessions: Sequence[StoredSession]) -> dict[s
     """Return how many events of these sessions each consumer has not taken yet, by its stored cursors. Blocks."""
     found: dict[str, int] = {}
     for begun in store.owed(_BEGINNINGS):
-        rows: dict[str, int] = {}
-        while page := store.owed(f"telemetry_{begun.id}", max(rows, default="")):
-            rows |= {row.id: int(row.body) for row in page}
+        rows = {row.id: int(row.body) for row in owed_rows(store, f"telemetry_{begun.id}")}
         usual = [0 if one.opened_at_ms >= int(begun.body) else one.events for one in sessions]
         taken = [
             rows.get(_row_id((one.scope, one.session)), first)

@@ -19,7 +19,15 @@ from agentrail.outside import current
 from agentrail.runtime import retention
 from agentrail.runtime.plugin_requests import run_memory_request
 from agentrail.runtime.retention import DAY_MS, KeepLimits
-from agentrail.runtime.session_stores import NOTHING_OWN, OwnMemories, OwnNotes, OwnStores, StoreDesk
+from agentrail.runtime.session_stores import (
+    NOTHING_OWN,
+    OwnMemories,
+    OwnNotes,
+    OwnStores,
+    StoreDesk,
+    owed_notes,
+    settle_left_notes,
+)
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.notes_files import NoteFiles
 from agentrail.stores.recall_memory import InMemoryNotes, InMemoryRecall
@@ -279,6 +287,18 @@ async def test_no_crash_leaves_the_notes_of_a_deleted_session(tmp_path):
                 assert bool(again.owed("session_notes")) == (name == "delete")
         found.append((name, is_kept))
     assert found == [("change_owed", True), ("delete", True), ("notes", False), ("change_owed", False)]
+
+
+def test_notes_of_more_deleted_sessions_than_a_page_has_are_cleared():
+    """A store lists a thousand owed rows at once."""
+    store, notes = MemoryStore(), InMemoryNotes()
+    names = [f"s{number}" for number in range(1_001)]
+    for name in names:
+        notes.change(ADA, name, lambda _: "On Fridays.")
+    store.change_owed([owed_notes("acme", name, ADA, name) for name in names])
+    settle_left_notes(store, notes)
+    assert [name for name in names if notes.read(ADA, name)] == []
+    assert store.owed("session_notes") == ()
 
 
 async def test_the_bytes_before_the_notes_are_a_prefix_over_twenty_turns():

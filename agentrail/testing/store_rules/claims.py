@@ -264,7 +264,6 @@ def owed_rows_have_one_owner(trial: StoreTrial) -> None:
     store = trial.store
     if not offers(store, OwedStore):
         return
-    assert isinstance(store, OwedStore)
     for name in ("n1", "n2", "n3"):
         store.beat(Node(id=name))
     rows = [
