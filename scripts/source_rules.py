@@ -156,7 +156,7 @@ QUEUES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "tests/otp/test_tracebacks.py": {"otp/tracebacks.py:waiting": "GROUP_LIMIT exceptions inside of groups"},
     "tests/test_blocking.py": {
-        "blocking/supervisor_thread.py:_come": "the calls of other threads, begun one each turn",
+        "blocking/supervisor_thread.py:(self._come, self._begun)": "the calls of other threads, begun one each turn",
         "blocking/iterators.py:_taken": "MAX_TAKEN",
     },
     "tests/actors/test_mailbox.py": {
@@ -220,6 +220,12 @@ QUEUES: Final[Mapping[str, Mapping[str, str]]] = {
         "testing/simulation/byte_network.py:_queue": "one for each connection that a place dials",
         "testing/simulation/connections.py:under_way": "WINDOW; further messages wait at their sender",
     },
+    "tests/actors/test_watching.py": {"actors/child_watcher.py:(self.send, self.receive)": "max_events"},
+    "tests/cli/terminal/test_on_a_terminal.py": {
+        "cli/terminal/editor.py:(self._send, receive)": "what a person types and does not see yet"
+    },
+    "tests/gateway/stdio/test_acp.py": {"gateway/stdio/acp_connection.py:": "1, an answer"},
+    "tests/sandboxes/remote/test_port.py": {"sandboxes/remote/connection.py:(came, pieces)": "_QUEUED"},
     "tests/mcp/test_client.py": {"tools/mcp/source.py:_listed_at": "MAX_LISTINGS"},
     "tests/mcp/test_offers.py": {"tools/mcp/source.py:_logged_at": "MAX_LOGGED"},
     "tests/sandboxes/test_attacks.py": {"sandboxes/protected_mounts.py:waiting": "_MAX_ENTRIES_LOOKED_AT"},
@@ -243,7 +249,10 @@ def queues_in(source: str) -> list[str]:
 def _makes_queue(node: object) -> bool:
     if not isinstance(node, ast.Call):
         return False
-    called = node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
+    made = (
+        node.func.value if isinstance(node.func, ast.Subscript) else node.func
+    )  # `open_memory_channel[int](1)`
+    called = made.attr if isinstance(made, ast.Attribute) else ast.unparse(made)
     return called in MAKERS
 
 

@@ -10,9 +10,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from types import ModuleType
 
@@ -663,6 +663,63 @@ def test_ctrl_c_while_it_waits_aborts_and_is_raised(supervisor):
     assert session.ask("Again") == "to Again"
 
 
+@asynccontextmanager
+async def never_open(is_opening: threading.Event) -> AsyncIterator[SessionSupervisor]:
+    """A supervisor whose store does not answer."""
+    is_opening.set()
+    await trio.Event().wait()
+    async with agentrail.open_supervisor() as supervisor:
+        yield supervisor
+
+
+def test_ctrl_c_while_it_opens_cancels_the_opening_and_is_raised():
+    """A store that does not answer would hold the program otherwise, through two more of them."""
+    is_opening = threading.Event()
+
+    def interrupt() -> None:
+        assert is_opening.wait(SECONDS)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread, hand = SupervisorThread(lambda: never_open(is_opening)), threading.Thread(target=interrupt)
+    hand.start()
+    with pytest.raises(KeyboardInterrupt):
+        thread.open()
+    hand.join()
+    assert thread.state == "closed"
+
+
+def test_one_that_is_closed_while_it_opens_says_so_to_who_opens_it():
+    """Another thread closes it; the calls of a third one wait until it is open, and hear of it too."""
+    is_opening = threading.Event()
+
+    thread = SupervisorThread(lambda: never_open(is_opening))
+    with ThreadPoolExecutor(1) as pool:
+        opening = pool.submit(thread.open)
+        assert is_opening.wait(SECONDS)
+        call = thread.submit(trio.sleep_forever)
+        thread.close()
+        for future in (opening, call):
+            assert isinstance(future.exception(SECONDS), SupervisorClosed)
+
+
+def test_a_thread_that_cannot_be_started_leaves_it_as_it_was(monkeypatch):
+    """It can be closed without a wait for a thread that there never was, and opened later."""
+
+    def refuse(self: threading.Thread) -> None:
+        message = "can't start new thread"
+        raise RuntimeError(message)
+
+    supervisor = blocking.Supervisor()
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            supervisor.open()
+    supervisor.close()
+    assert repr(supervisor) == "<blocking.Supervisor new>"
+    with supervisor:
+        assert supervisor.start_session(model="demo:").ask("Hi")
+
+
 def test_ctrl_c_while_it_closes_waits_for_the_end_and_is_raised():
     """The thread is gone all the same."""
     is_stopping = threading.Event()
@@ -769,6 +826,19 @@ def test_a_cycle_is_streamed(supervisor):
             list(cycle.text())
         with pytest.raises(CycleAborted, match="enough"):
             _ = cycle.reply
+
+
+def test_a_text_that_is_forgotten_may_be_collected_in_the_thread_of_the_supervisor(supervisor):
+    """The collector of cycles runs wherever something is made; a wait there would be for itself."""
+    session = supervisor.start_session(model="demo:")
+    with session.stream("Hi") as events:
+        text = events.text()
+        assert next(text)
+        closed: Future[None] = Future()
+        called_there = session.futures.prompt("Later")
+        called_there.add_done_callback(lambda _: closed.set_result(text.close()))
+        closed.result(SECONDS)
+    assert session.ask("Again")
 
 
 def test_an_event_of_the_cycle_is_waited_for(supervisor):

@@ -252,7 +252,5 @@ class CycleStream(Feed[Event]):
         pieces = cast("AsyncGenerator[str, None]", self._stream.text())
         try:
             yield from Pulled(self._thread, pieces)
-        except GeneratorExit:  # abandoned in the middle: no work is in progress there
-            with suppress(SupervisorClosed):
-                self._thread.wait(self._thread.submit(pieces.aclose))
-            raise
+        finally:  # not waited for: the garbage collector can come here in the supervisor's thread
+            self._thread.submit(pieces.aclose)

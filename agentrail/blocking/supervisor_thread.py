@@ -1,10 +1,10 @@
 """The thread of a supervisor, and calls into it: a call goes in, and a future delivers its outcome."""
 
 import atexit
+import math
 import os
 import sys
 import threading
-from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import AbstractAsyncContextManager, suppress
@@ -78,9 +78,9 @@ class SupervisorThread:
         self._way_in: Callable[..., object] | None = None
         self._calls: dict[_Call[Any], None] = {}
         self._is_leaving = False
-        self._come: deque[_Call[Any]] = deque()
-        self._has_come = trio.Event()
+        self._come, self._begun = trio.open_memory_channel[_Call[Any]](math.inf)
         self._leave = trio.Event()
+        self._opening = trio.CancelScope()
         self._over = threading.Event()
         self._failure: BaseException | None = None
         self._untold: BaseException | None = None
@@ -106,27 +106,28 @@ class SupervisorThread:
         self._thread = threading.Thread(
             target=context.run, args=(self._live, ready), name="agentrail supervisor", daemon=True
         )
-        self._thread.start()
         atexit.register(self.close)
         _OPEN[self] = None
         try:
+            self._thread.start()
             ready.result()
-        except BaseException:
-            self.close(tell=False)
+        except BaseException as error:
+            if self._thread.ident is None:  # the system starts no more threads
+                self._thread = None
+            self.close(tell=False, interrupt=error)
             raise
 
-    def close(self, *, tell: bool = True) -> None:
+    def close(self, *, tell: bool = True, interrupt: BaseException | None = None) -> None:
         if self in _RUNS_IN.get(()):
             message = "a tool that closes its own supervisor would wait for itself: return, and close it outside the tool"
             raise CallingSelf(message)
         with self._lock:
-            self._is_leaving = True
-        interrupt: BaseException | None = None
+            self._is_leaving = self._thread is not None
         try:
-            self.soon(self._leave.set)
+            self.soon(self._end)
         except (KeyboardInterrupt, SystemExit) as error:  # perhaps before it was told
             interrupt = error
-            self.soon(self._leave.set)
+            self.soon(self._end)
         try:
             self._wait_over(interrupt)
         finally:
@@ -169,41 +170,38 @@ class SupervisorThread:
             left, self._calls = self._calls, {}
         for call in left:
             call.fail(self.closed())
-        if not ready.done() and self._failure is not None:
+        if not ready.done():
             self._untold = None
-            ready.set_exception(self._failure)
+            ready.set_exception(self._failure or self.closed())
         self._over.set()
 
     async def _main(self, ready: "Future[None]") -> None:
         failure = Kept()
         # Outside of the supervisor: sessions end first, which answers most waiting callers. Only then is the rest cancelled.
-        async with trio.open_nursery() as nursery:
-            with failure:
-                async with self._open_one() as supervisor:
-                    with self._lock:
-                        self._supervisor, self.nursery = supervisor, nursery
-                        self._way_in = trio.lowlevel.current_trio_token().run_sync_soon
-                        if self._is_leaving:
-                            self._leave.set()
-                    nursery.start_soon(self._begin_calls, nursery, name="begin calls of other threads")
-                    ready.set_result(None)
-                    await self._leave.wait()
-            self.nursery = None
-            nursery.cancel_scope.cancel(reason="the supervisor was closed")
-        failure.release()
+        with self._opening:
+            async with trio.open_nursery() as nursery:
+                with self._lock:
+                    self.nursery, self._way_in = nursery, trio.lowlevel.current_trio_token().run_sync_soon
+                if self._is_leaving:
+                    self._end()
+                with failure:
+                    async with self._open_one() as self._supervisor:
+                        nursery.start_soon(self._begin_calls, nursery, name="begin calls of other threads")
+                        ready.set_result(None)
+                        await self._leave.wait()
+                self.nursery = None
+                nursery.cancel_scope.cancel(reason="the supervisor was closed")
+            failure.release()
+
+    def _end(self) -> None:
+        if self._supervisor is None:
+            self._opening.cancel(reason="the supervisor was closed while it was opened")
+        self._leave.set()
 
     async def _begin_calls(self, nursery: trio.Nursery) -> None:
         """Start calls in order of arrival, so that two calls of one thread are sent in that order."""
-        while True:
-            await self._has_come.wait()
-            self._has_come = trio.Event()
-            while self._come:
-                self._come.popleft().begin(nursery)
-                await trio.lowlevel.checkpoint()
-
-    def _take(self, call: "_Call[Any]") -> None:
-        self._come.append(call)
-        self._has_come.set()
+        async for call in self._begun:  # a checkpoint each time
+            call.begin(nursery)
 
     # --- calls
 
@@ -250,7 +248,7 @@ class SupervisorThread:
             call.fail(self.closed())
             return call.future
         call.future.add_done_callback(call.on_done)
-        self.soon(self._take, call)
+        self.soon(self._come.send_nowait, call)
         return call.future
 
     def soon(self, function: Callable[..., object], *args: object) -> None:
