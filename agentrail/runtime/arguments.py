@@ -60,9 +60,6 @@ def faults_of_key(scope: object, session_id: object) -> tuple[str | None, str | 
     return fault_of("session_id", session_id, str), fault_of_scope("scope", scope)
 
 
-fault_of_reason: Final = partial(fault_of, "reason", annotation=str | None)
-
-
 def fault_of_via(value: object) -> str | None:
     """Return the fault of an entry point's name. Events include it, and telemetry groups by it."""
     if value is None or (isinstance(value, str) and _DOOR.fullmatch(value)):
@@ -171,7 +168,7 @@ def faults_of_source(source: object, state: object, reason: object) -> Iterator[
         yield f"source is {repr_of(source):.80}: expected a name of 1 to {MAX_SOURCE_CHARACTERS} characters"
     if not isinstance(state, str) or state not in states:
         yield f"state is {repr_of(state):.80}: expected one of {', '.join(states)}"
-    yield fault_of_reason(reason)
+    yield fault_of("reason", reason, str | None)
     if isinstance(reason, str) and len(reason) > MAX_REASON_CHARACTERS:
         yield f"reason has {len(reason):,} characters: expected at most {MAX_REASON_CHARACTERS:,}, so shorten it"
 

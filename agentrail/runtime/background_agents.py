@@ -13,7 +13,7 @@ from agentrail.core.session.agent_records import AgentState, AgentStatus
 from agentrail.errors import OptionError, SessionDown
 from agentrail.events import TERMINAL, Event, EventsLost, SubagentEnd, SubagentEvent
 from agentrail.messages import SessionId, TokenUsage
-from agentrail.runtime.arguments import all_items, fault_of, fault_of_reason, fault_of_wait, refuse
+from agentrail.runtime.arguments import all_items, fault_of, fault_of_wait, refuse
 from agentrail.runtime.event_subscription import Terms
 from agentrail.runtime.event_waits import bounded
 from agentrail.runtime.session_clock import now_ms
@@ -148,7 +148,7 @@ class BackgroundAgents(AskingHandle):
         """
         refuse(
             fault_of("name", name, str),
-            fault_of_reason(reason or None),
+            fault_of("reason", reason, str),
             fault_of("now", now, bool),
         )
         await self._command("close", name=name, text=reason, now=now)

@@ -88,6 +88,8 @@ async def test_what_cannot_be_is_refused_with_its_reason(supervisor):
         (lambda: agents.wait(timeout_seconds=-1), "timeout_seconds is -1"),
         (lambda: agents.spawn(5, "x"), "agent is 5"),
         (lambda: agents.close("a", 5), "reason is 5"),
+        (lambda: agents.close("a", None), "reason is None: expected a text"),  # its record could not be read
+        (lambda: agents.close("a", 0), "reason is 0: expected a text"),
     ):
         with pytest.raises(OptionError) as caught:
             await call()
