@@ -425,7 +425,7 @@ async def open_scrape(app: "AsgiApp", host: str, port: int) -> "tuple[Starlette,
     if served is None or served.options.metrics is None:
         raise OptionError(["--metrics: this application has none, use create_app(metrics=Metrics())"])
     served.gateway.callers.admit_more(hosts=own_names(host))
-    listeners = await open_listeners(host, port)
+    listeners = await open_listeners(host, port, flags="--metrics")
     write_error(f"metrics http://{show_address(*addresses_of(listeners)[0])}/metrics")
     return scrape_application(served.gateway), listeners
 

@@ -309,7 +309,7 @@ USUAL_LIMITS: Final = ConnectionLimits()
 
 
 async def open_listeners(
-    host: str, port: int, *, backlog: int = USUAL_LIMITS.backlog
+    host: str, port: int, *, backlog: int = USUAL_LIMITS.backlog, flags: str = "--port or --host"
 ) -> list[trio.SocketListener]:
     """Listen on an address.
 
@@ -317,6 +317,7 @@ async def open_listeners(
         host: A name or an address.
         port: Port, or 0 for a free one.
         backlog: Connections that the system queues before they are accepted.
+        flags: Flags that change the address, for messages.
 
     Raises:
         OptionError: The operator's move: the port is in use, the address does not belong to this machine, or
@@ -330,7 +331,7 @@ async def open_listeners(
         return await trio.open_tcp_listeners(port, host=host, backlog=backlog)
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or f"{error}"
-        message = f"cannot listen on {shown_address(show_address(host, port))}: {why}; give another --port or --host"
+        message = f"cannot listen on {shown_address(show_address(host, port))}: {why}; give another {flags}"
         raise OptionError([message]) from None
 
 

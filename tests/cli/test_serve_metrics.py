@@ -10,7 +10,7 @@ from agentrail.cli.serve_command import check_options, find_metrics, open_scrape
 from agentrail.cli.serve_options import ServeOptions, metrics_address
 from agentrail.errors import OptionError
 from agentrail.gateway.app import create_app
-from agentrail.gateway.serving import addresses_of, serve_app
+from agentrail.gateway.serving import addresses_of, open_listeners, serve_app
 from agentrail.host import AgentProfile
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.telemetry.metrics import Metrics
@@ -69,3 +69,11 @@ async def test_the_address_serves_metrics_while_the_application_is_open(capfd):
             answer = await client.get(url)
             assert (answer.status_code, "agentrail_sessions" in answer.text) == (200, True)
         nursery.cancel_scope.cancel()
+
+
+async def test_an_address_in_use_is_refused_with_the_flag_that_changes_it():
+    """`--port` would move the server, and leave the metrics where they cannot be."""
+    app = create_app(profiles=[DESK], metrics=Metrics(), store=None)
+    async with (await open_listeners("127.0.0.1", 0))[0] as listener:
+        with pytest.raises(OptionError, match=r"cannot listen on .*; give another --metrics$"):
+            await open_scrape(app, *addresses_of([listener])[0])
