@@ -48,6 +48,7 @@ _TALKS: Final = frozenset({"open", "open_code", "print", "input", "breakpoint"})
 _OF_THE_SYSTEM: Final = frozenset(
     {"posix", "nt", "_socket", "_ssl", "_posixsubprocess", "_thread", "_sqlite3", "sqlite3"}
 )
+_OF_THE_PROCESS: Final = (io.IOBase.__mro__[1], socket.socket, ContextVar)  # `io.IOBase` itself calls its ABC
 _PLAIN_NAMES: Final = frozenset({"fspath", "strerror", "get_ident", "allocate_lock", "RLock"})
 _LOOKS: Final = tuple(id(getattr(type(os.environ), name).__code__) for name in ("__getitem__", "__iter__"))
 _STANDARD_LIBRARY: Final = sysconfig.get_path("stdlib")
@@ -60,7 +61,10 @@ def side_effects(found: list[str]) -> Iterator[None]:
 
     def note(frame: FrameType, event: str, arg: Any) -> None:
         try:
-            name = _impure(arg, frame) if event == "c_call" else _reads_environment(frame, event)
+            if event == "c_call":
+                name = _impure(arg, frame)
+            else:  # By identity: comparing two codes at the limit of recursion makes Python 3.11 raise SystemError.
+                name = "os.environ" if event == "call" and id(frame.f_code) in _LOOKS else None
         except RecursionError:  # at its limit: the observed code gets its own, with its own line
             return
         if name is not None:
@@ -102,12 +106,11 @@ def _impure(function: Any, caller: FrameType) -> str | None:
         return name if is_own and caller.f_code.co_name not in {"__hash__", "__repr__"} else None
     if isinstance(owner, random.Random):
         return f"random.{name}"
-    if isinstance(owner, type) and issubclass(owner, datetime.date) and name in {"now", "utcnow", "today"}:
+    if name in {"now", "utcnow", "today"} and isinstance(owner, type) and issubclass(owner, datetime.date):
         return f"{owner.__name__}.{name}"
-    if _reads_zone(owner, name, caller):
+    if name in {"timestamp", "astimezone", "fromtimestamp"} and _reads_zone(owner, name, caller):
         return f"datetime.{name}{_OF_ITS_ZONE}"
-    is_of_process = isinstance(owner, io.IOBase | socket.socket | ContextVar)
-    if is_of_process and not isinstance(owner, io.StringIO | io.BytesIO):
+    if isinstance(owner, _OF_THE_PROCESS) and not isinstance(owner, io.StringIO | io.BytesIO):
         return f"{type(owner).__name__}.{name}"
     return None
 
@@ -128,11 +131,6 @@ def _passes(caller: FrameType, count: int) -> bool:
     return code[at] != opmap["CALL_FUNCTION_EX"] and code[at + 1] == count
 
 
-def _reads_environment(frame: FrameType, event: str) -> str | None:
-    # By identity: comparing two codes at the limit of recursion makes Python 3.11 raise SystemError.
-    return "os.environ" if event == "call" and id(frame.f_code) in _LOOKS else None
-
-
 def _line_of(frame: FrameType | None) -> str | None:
     """Return the innermost line outside the standard library. None inside an import, which happens once."""
     place: str | None = None
@@ -149,8 +147,8 @@ def _line_of(frame: FrameType | None) -> str | None:
 
 # A restart loses what a handler left in attributes, in globals of its module, and in variables of enclosing functions.
 
-LoadedValues: TypeAlias = list[tuple[object, dict[str, Any], list[tuple[Any, Any]]]]
-"""Owners of names, with the values of the names, and each container among these with a copy."""
+LoadedValues: TypeAlias = list[tuple[object, dict[str, Any], list[Any], list[Any]]]
+"""Owners of names, with the values of the names, the containers among these, and copies of the containers."""
 
 
 def loaded_values(entries: Sequence[PluginEntry]) -> LoadedValues:
@@ -179,32 +177,33 @@ def _owners(given: Any) -> Iterator[object]:
 def _values_of(owner: object) -> Mapping[str, Any]:
     if isinstance(owner, CellType):
         return {} if owner == CellType() else {"cell_contents": owner.cell_contents}
+    if isinstance(owner, ModuleType | type):  # not copied: that takes longer than the comparison
+        return vars(owner)
     slots = (name for cls in type(owner).__mro__ for name in vars(cls).get("__slots__", ()))
     return {**vars(owner), **{name: getattr(owner, name) for name in slots if hasattr(owner, name)}}
 
 
 def _values_now(owners: Iterable[object]) -> LoadedValues:
-    return [(owner, values, _containers_in(values)) for owner in owners for values in [{**_values_of(owner)}]]
+    saved = ((owner, {**_values_of(owner)}) for owner in owners)
+    return [(owner, values, *_containers_in(values)) for owner, values in saved]
 
 
-def _containers_in(values: Mapping[str, Any]) -> list[tuple[Any, Any]]:
-    found: dict[int, tuple[Any, Any]] = {}
+def _containers_in(values: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
+    found: dict[int, Any] = {}
     waiting = [value for name, value in values.items() if not name.startswith("__")]
     while waiting:  # also those inside of others
         value = waiting.pop()
         if type(value) in _CONTAINERS and id(value) not in found:
-            found[id(value)] = value, copy.copy(value)
+            found[id(value)] = value
             waiting += value.values() if isinstance(value, dict) else value
-    return list(found.values())
+    return list(found.values()), [copy.copy(value) for value in found.values()]
 
 
 def _put_back(loaded: LoadedValues) -> LoadedValues:
     """Undo the changes of values, and return the changed ones, to be put back as well."""
-    changed = [
-        one for one in loaded if _values_of(one[0]) != one[1] or any(now != was for now, was in one[2])
-    ]
-    found = _values_now(owner for owner, _, _ in changed)
-    for owner, values, containers in changed:
+    changed = [one for one in loaded if _values_of(one[0]) != one[1] or one[2] != one[3]]
+    found = _values_now(owner for owner, *_ in changed)
+    for owner, values, containers, copies in changed:
         now = {**_values_of(owner)}
         for name in now.keys() - values.keys():
             if not isinstance(now[name], ModuleType):  # a submodule, imported meanwhile
@@ -212,7 +211,7 @@ def _put_back(loaded: LoadedValues) -> LoadedValues:
         for name, value in values.items():
             if now.get(name, _CONTAINERS) is not value:
                 setattr(owner, name, value)
-        for container, items in containers:
+        for container, items in zip(containers, copies, strict=True):
             container.clear()
             container.update(items) if hasattr(container, "update") else container.extend(items)
     return found
