@@ -1,6 +1,6 @@
-"""What the conformance suite starts: a session with the tools of the server whose address it gives, and calls of them.
+"""A client of the conformance suite: a session with the tools of the server whose address it gives, and calls of them.
 
-    python conformance_client.py http://localhost:PORT/mcp
+    python -m tests.mcp.conformance_client http://localhost:PORT/mcp
 
 The scenario says in the environment which calls it wants. Without that, each tool is called once.
 """

@@ -1,20 +1,22 @@
-"""What the conformance suite starts for its scenarios of logins: the commands, with a browser that follows the link.
-
-    python conformance_login.py http://localhost:PORT/mcp
-
-Each tool is called once, and once more after another login if the first call needs one.
-"""
+"""A client of the conformance suite for its scenarios of logins: the commands, with a browser that follows the link."""
 
 import json
-import os
 import re
-import subprocess
 import sys
-import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
-CONTEXT = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
-IS_MACHINE = "client-credentials" in os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
+from tests.forked import Ran, Warm, run_forked
+
+WARM = Warm(
+    module="agentrail",
+    imports=(
+        *("agentrail.app", "agentrail.cli.command_tree", "agentrail.cli.mcp_command"),
+        *("agentrail.testing.models", "agentrail.tools.mcp.connection", "agentrail.tools.mcp.oauth_login"),
+        *("anyio._backends._trio", "certifi", "h2.connection", "httpcore", "httpcore2", "structlog"),
+    ),
+    patience_seconds=60,
+)
 DOCUMENT = "https://conformance-test.local/client-metadata.json"
 BROWSER = """\
 import sys, urllib.error, urllib.request
@@ -25,47 +27,42 @@ except urllib.error.HTTPError:
 """
 
 
-def client():
+def client(scenario: str, context: Mapping[str, str]) -> str:
     """Return the client that the suite has registered, or whose document it knows, as a line of the table."""
-    if os.environ.get("MCP_CONFORMANCE_SCENARIO") == "auth/basic-cimd":
+    if scenario == "auth/basic-cimd":
         return f'oauth = {{ client_metadata_url = "{DOCUMENT}" }}\n'
-    if "client_id" not in CONTEXT:
+    if "client_id" not in context:
         return ""
-    grant = ', grant = "client_credentials"' if IS_MACHINE else ""
+    grant = ', grant = "client_credentials"' if "client-credentials" in scenario else ""
     return (
-        f'oauth = {{ client_id = "{CONTEXT["client_id"]}", client_secret = {{ env = "SECRET" }}{grant} }}\n'
+        f'oauth = {{ client_id = "{context["client_id"]}", client_secret = {{ env = "SECRET" }}{grant} }}\n'
     )
 
 
-def main(url, place):
-    """Log in, list the tools, and call them. Return the last exit code."""
+async def log_in(url: str, given: Mapping[str, str], place: Path) -> Ran:
+    """Log in, list the tools, and call them: each once, and once more after another login if the first call needs one.
+
+    Return what the last command printed, and its exit code.
+    """
+    context = json.loads(given.get("MCP_CONFORMANCE_CONTEXT", "{}"))
     browser = place / "browser.py"
     browser.write_text(BROWSER)
-    (place / "agentrail.toml").write_text(f'[mcp.c]\nurl = "{url}"\nauth = "oauth"\n{client()}')
+    of_client = client(given.get("MCP_CONFORMANCE_SCENARIO", ""), context)
+    (place / "agentrail.toml").write_text(f'[mcp.c]\nurl = "{url}"\nauth = "oauth"\n{of_client}')
     variables = {
         "HOME": str(place / "home"),
         "BROWSER": f"{sys.executable} {browser} %s",
-        "SECRET": CONTEXT.get("client_secret", ""),
+        "SECRET": context.get("client_secret", ""),
     }
 
-    def run(*arguments):
-        command = [sys.executable, "-m", "agentrail", "mcp", *arguments, "--trust-project"]
-        environ = {**os.environ, **variables}
-        return subprocess.run(
-            command, cwd=place, env=environ, capture_output=True, text=True, check=False, timeout=60
-        )
+    async def run(*arguments: str) -> Ran:
+        return await run_forked(WARM, "mcp", *arguments, "--trust-project", variables=variables, cwd=place)
 
-    run("login", "c")
-    listed = run("check", "c")
-    code = listed.returncode
-    for tool in re.findall(r"mcp__c__(\S+)", listed.stdout):
-        called = run("call", "c", tool)
-        if "needs a login" in called.stdout + called.stderr:
-            run("login", "c")
-            called = run("call", "c", tool)
-        code = called.returncode
-    return code
-
-
-with tempfile.TemporaryDirectory() as made:
-    sys.exit(main(sys.argv[-1], Path(made)))
+    await run("login", "c")
+    last = listed = await run("check", "c")
+    for tool in re.findall(r"mcp__c__(\S+)", listed.out):
+        last = await run("call", "c", tool)
+        if "needs a login" in last.out + last.err:
+            await run("login", "c")
+            last = await run("call", "c", tool)
+    return last
