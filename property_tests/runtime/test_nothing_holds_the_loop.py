@@ -745,31 +745,30 @@ def _judged(tool_name: str, text: str, plugin: Any, *, decide: bool = False) -> 
     )
 
 
-def _inputs_of_waiting() -> Entries:
-    """Calls that wait for approval, and rules with domains, paths, commands, code and agents."""
-    entries: Entries = {}
-    for name in NAMED:
-        entries[f"waiting.{name}"] = [
-            entry
-            for case, text in WORDY.items()
-            for entry in (
-                (case, _judged(name, text, (HumanApproval, {"require_approval_for": [name]}))),
-                (
-                    f"always: {case}",
-                    _judged(name, text, (HumanApproval, {"require_approval_for": [name]}), decide=True),
-                ),
-            )
-        ]
-        entries[f"rules.{name}"] = [
-            entry
-            for case, text in WORDY.items()
-            for entry in (
-                (f"deny: {case}", _judged(name, text, (Permissions, {"deny": RULES[name], "allow": [name]}))),
-                (f"ask: {case}", _judged(name, text, (Permissions, {"ask": RULES[name], "allow": [name]}))),
-                (f"allow: {case}", _judged(name, text, (Permissions, {"allow": RULES[name]}))),
-            )
-        ]
-    return entries
+def _inputs_of_waiting(name: str) -> list[tuple[str, Any]]:
+    """Calls that wait for approval."""
+    plugin = (HumanApproval, {"require_approval_for": [name]})
+    return [
+        entry
+        for case, text in WORDY.items()
+        for entry in (
+            (case, _judged(name, text, plugin)),
+            (f"always: {case}", _judged(name, text, plugin, decide=True)),
+        )
+    ]
+
+
+def _inputs_of_rules(name: str) -> list[tuple[str, Any]]:
+    """Calls judged by rules with domains, paths, commands, code and agents."""
+    return [
+        entry
+        for case, text in WORDY.items()
+        for entry in (
+            (f"deny: {case}", _judged(name, text, (Permissions, {"deny": RULES[name], "allow": [name]}))),
+            (f"ask: {case}", _judged(name, text, (Permissions, {"ask": RULES[name], "allow": [name]}))),
+            (f"allow: {case}", _judged(name, text, (Permissions, {"allow": RULES[name]}))),
+        )
+    ]
 
 
 def _inputs_of_text() -> Entries:
@@ -842,10 +841,11 @@ def _all_inputs() -> dict[str, Callable[[], list[tuple[str, Any]]]]:
         _inputs_of_sandboxes,
         _inputs_of_pure_functions,
         _inputs_of_sessions,
-        _inputs_of_waiting,
         _inputs_of_text,
     ):
         made.update({entry: partial(_made_by, several, entry) for entry in several()})
+    made.update({f"waiting.{name}": partial(_inputs_of_waiting, name) for name in NAMED})
+    made.update({f"rules.{name}": partial(_inputs_of_rules, name) for name in NAMED})
     for entry in entries_of_the_package() - TAKES_NOTHING:
         room, _, name = entry.partition(".")
         if room == "plugin":
