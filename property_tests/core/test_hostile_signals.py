@@ -9,6 +9,7 @@ Rounds: an example is up to thirty-two signals, every other one hostile; a third
 about 800 hostile ones in each test, and `nightly` 27,000.
 """
 
+import functools
 import math
 import types
 from collections.abc import Mapping
@@ -107,6 +108,7 @@ GARBAGE: Final[SearchStrategy[Any]] = st.sampled_from(
 )
 
 
+@functools.cache  # Hypothesis checks a strategy once, however often it is drawn from
 def hostile(hint: Any) -> SearchStrategy[Any]:
     """Draw values of a type, as bad as the type allows."""
     if isinstance(hint, str) or hint is Any:  # the inside of JSON, which names itself
@@ -144,10 +146,14 @@ def hostile(hint: Any) -> SearchStrategy[Any]:
     return st.sampled_from(plain[hint]) if hint in plain else made(hint)
 
 
+HINTS_OF: Final = functools.cache(get_type_hints)
+
+
+@functools.cache
 @st.composite
 def made(draw: st.DrawFn, kind: type[Any], wrong: bool = False) -> Any:  # noqa: FBT001, FBT002 - Hypothesis passes it on
     """Make an instance with hostile values, and one of a wrong type among them if that is wanted."""
-    hints = get_type_hints(kind)
+    hints = HINTS_OF(kind)
     if attrs.has(kind):
         names = {field.name: field.default is attrs.NOTHING for field in attrs.fields(kind) if field.init}
     else:
@@ -205,8 +211,11 @@ def _open_ids(run: Run) -> list[str]:
     return [*calls, *data.loans, *streams, *teardowns, *plugin_requests, *open_effects.timers_of(run.state)]
 
 
+SIGNALS: Final = strategies.signals()
+
+
 def _go_on(data: st.DataObject, run: Run) -> None:
-    drawn = data.draw(strategies.signals())
+    drawn = data.draw(SIGNALS)
     run.hear(strategies.fit(drawn, run.state, len(run.script) + 1))
 
 
