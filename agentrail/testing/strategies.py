@@ -1,7 +1,7 @@
 """Hypothesis strategies for the signals of a session, and for its plugins."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Final, TypeVar, get_args
 
@@ -547,13 +547,7 @@ def notices(*, parked: bool = True) -> SearchStrategy[s.Signal]:
         error=st.just(ErrorInfo(code="internal", message="a bug")),
         asked_by=st.sampled_from((None, s.SignalId("caller"))),
     )
-    lagged = st.builds(
-        s.PluginLagged,
-        at_ms=st.just(0),
-        plugin=st.just("unknown"),
-        hook=st.just("BeforeTool"),
-        milliseconds=st.just(80),
-    )
+    lagged = st.just(s.PluginLagged(at_ms=0, plugin="unknown", hook="BeforeTool", milliseconds=80))
     last = st.builds(s.Parked, at_ms=st.just(0), reason=_words)
     others = (restarted, recoveries(), crashed, lagged)
     return st.one_of(*others, last) if parked else st.one_of(*others)
@@ -578,6 +572,9 @@ def signals(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[s.Signal]:
     )
 
 
+_signals_of: Final = cache(signals)
+
+
 @st.composite
 def scripts(
     draw: st.DrawFn, start: SessionState, names: Sequence[str] = TOOL_NAMES, max_size: int = 40
@@ -587,7 +584,7 @@ def scripts(
     script: list[s.Signal] = []
     # The length is drawn first, because lists with only a maximum are short: usually five signals.
     lengths = st.integers(0, max_size)
-    for drawn in draw(lengths.flatmap(lambda n: st.lists(signals(names), min_size=n, max_size=n))):
+    for drawn in draw(lengths.flatmap(lambda n: st.lists(_signals_of(tuple(names)), min_size=n, max_size=n))):
         if isinstance(drawn, s.EffectOutcome) and drawn.effect_id != "late" and not open_ids(drawn, state):
             continue  # late ones are drawn on purpose, and more of them would keep sessions from progressing
         signal = fit(drawn, state, len(script) + 1)
