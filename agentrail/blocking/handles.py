@@ -533,6 +533,9 @@ class Supervisor(Far):
             HoldsLoop: Your move: Trio is running in this thread. Use `agentrail.open_supervisor()`.
             YourMove: It was opened before. Create another one.
             OptionError: The same as in `agentrail.open_supervisor`. The thread has ended.
+            SupervisorClosed: Another thread closed it meanwhile.
+
+        Cancellation: Ctrl-C cancels the opening, waits for its end, and is raised. A second one leaves at once.
         """
         self._thread.open()
         return self
