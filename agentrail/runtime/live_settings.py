@@ -240,11 +240,14 @@ async def _change_plugins(
         plugin, record = part_entry(cast("PluginEntry", entry), cell.state.data.stack.ask)
     if record is not None and _is_stored(cell):
         refuse(fault_of_origin(record))
+    name = name if record is None else record.name
+    if change != "attach":  # now, and not when the cycle has ended
+        cell.refuse_unknown_plugin(name)
     signal = ChangePlugins(
         at_ms=now_ms(),
         signal_id=cell.pending_calls.mint(),
         change=change,
-        name=name if record is None else record.name,
+        name=name,
         entry=record,
     )
     hold = partial(cell.add_plugin, signal.signal_id, plugin)

@@ -6,6 +6,7 @@ from agentrail.abc import Tool
 from agentrail.core.protocol.signals import ChangePlugins, SignalId
 from agentrail.core.session.state import SessionState
 from agentrail.core.stack.plugin import Plugin
+from agentrail.core.stack.plugin_changes import find_plugin
 from agentrail.runtime.model_lookup import Choice, is_object
 from agentrail.runtime.pending_calls import PendingCalls
 from agentrail.runtime.plugin_watch import PluginWatch
@@ -38,6 +39,11 @@ class HeldCode:
             # Newer ones are pending in the mailbox. Those below 0 belong to agents, which may still start.
             if key not in used and 0 <= key[1] <= data.tools.generation:
                 del self.ports.tools[key]
+
+    def refuse_unknown_plugin(self, name: str) -> None:
+        """Raise `PluginError` for a name that is not in the stack, unless waiting changes may add it."""
+        if not self._coming and not any(isinstance(one, ChangePlugins) for one in self.state.postponed):
+            find_plugin(self.state.data.stack, name)
 
     def add_plugin(self, change: SignalId, plugin: Plugin | None) -> None:
         watch = self.state.data.stack.ask

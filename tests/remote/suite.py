@@ -104,6 +104,7 @@ LEFT_OUT: Final[dict[str, dict[str, str]]] = {
     },
     "test_plugins": {
         "test_plugins_come_and_go_between_cycles": CODE,
+        "test_an_unknown_plugin_is_refused_during_a_cycle": CODE,
         "test_a_session_that_a_plugin_refuses_is_not_started": AT_ONCE,
     },
     "test_subscriptions": {"test_a_subscriber_who_does_not_read_is_cut_off": NEVER_CUT},

@@ -23,8 +23,9 @@ from agentrail.messages import TokenUsage
 from agentrail.runtime.plugin_requests import decide_usage_so_far
 from agentrail.runtime.supervisor_lifespan import open_sessions
 from agentrail.sandboxes.memory import MemorySandbox
-from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, fails, says
+from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, calls, fails, says
 from agentrail.testing.plugins import PuppetPlugin, read_rule
+from agentrail.testing.tools import HangingTool
 from tests.runtime.doors import Reader
 from tests.runtime.rig import only, saying
 
@@ -86,6 +87,26 @@ async def test_plugins_come_and_go_between_cycles(supervisor):
     assert await session.ask("one two three four") == "a"
     with pytest.raises(PluginError, match="no plugin is named 'Short'"):
         await session.detach_plugin("Short")
+
+
+async def test_an_unknown_plugin_is_refused_during_a_cycle(supervisor):
+    """Its name is known to be unknown now, unless a change of plugins waits that may add it."""
+    model = ScriptedModel([calls(("hang", {}))])
+    session = await supervisor.start_session(model=model, tools=[HangingTool()])
+    await session.prompt("a")
+    await trio.testing.wait_all_tasks_blocked()
+    with trio.fail_after(5):
+        for name in ("", "Shor"):
+            with pytest.raises(PluginError, match=f"no plugin is named '{name}'"):
+                await session.detach_plugin(name)
+        with pytest.raises(PluginError, match="no plugin is named 'Short'"):
+            await session.reload_plugin(Short)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(session.attach_plugin, Short)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(session.detach_plugin, "Short")
+            await trio.testing.wait_all_tasks_blocked()
+            await session.abort()
 
 
 async def test_a_slow_plugin_is_named_once(supervisor):
