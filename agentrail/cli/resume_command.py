@@ -1,8 +1,9 @@
 """Stored sessions in commands: the store of `run --keep` and `chat`, and the output of a resumed session."""
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
+from pathlib import Path
 
 import trio
 from attrs import frozen
@@ -12,6 +13,7 @@ from agentrail.abc.store import Filters, Store, StoredSession
 from agentrail.cli.chat_answers import NO_RULES
 from agentrail.cli.event_text import Piece, Transcript
 from agentrail.cli.exit_codes import Exit, describe_error
+from agentrail.cli.resume_option import LATEST
 from agentrail.cli.run_options import Choices
 from agentrail.cli.screen import DirectScreen, look_of_process
 from agentrail.cli.session_code import Resumable, code_of, refuse_without_code, resumable_of
@@ -33,7 +35,7 @@ from agentrail.messages import JsonValue, PromptRef
 from agentrail.runtime.persistence import OnDrift
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
-from agentrail.stores.store_names import open_store
+from agentrail.stores.store_names import open_store, path_of_store
 
 Say = Callable[[str], Awaitable[None]]
 
@@ -48,9 +50,7 @@ async def kept_store(options: KeepingOptions, tell: Say, *, is_needed: bool) -> 
     Cancellation: Closing it is shielded.
     """
     try:
-        name = DEFAULT_STORE if options.store is None else options.store
-        directory = directory_for(name, options.data_dir)
-        store = await outside.offload(partial(open_store, name, directory))
+        store = await outside.offload(_open_kept, options)
     except (StoreInUse, StoreUnavailable) as error:
         if is_needed or options.store is not None or options.resume is not None:
             raise
@@ -65,6 +65,16 @@ async def kept_store(options: KeepingOptions, tell: Say, *, is_needed: bool) -> 
     finally:
         with trio.CancelScope(shield=True):
             await outside.offload(store.close)
+
+
+def _open_kept(options: KeepingOptions) -> Store:
+    name = DEFAULT_STORE if options.store is None else options.store
+    directory = directory_for(name, options.data_dir)
+    path = None if options.resume is None else path_of_store(name, directory or Path())
+    is_missing = path is not None and not os.access(path, os.F_OK)
+    return open_store(
+        name, directory, read_only=is_missing
+    )  # which reports a missing store, and creates none
 
 
 def is_lasting(store: Store | None) -> bool:
@@ -171,7 +181,7 @@ async def recover_sessions(
     async def tell(text: str) -> None:
         await screen.write(transcript.note(text))
 
-    options = KeepingOptions(store=place.store, data_dir=place.data_dir)
+    options = KeepingOptions(store=place.store, data_dir=place.data_dir, resume=session or LATEST)
     failed = 0
     async with kept_store(options, tell, is_needed=True) as opened:
         assert opened is not None  # noqa: S101 - `is_needed` raises without a store

@@ -213,7 +213,7 @@ class SqliteKnowledge(SqliteCollection):
     def remove_all(self, tenant: str, base: str, paths: Iterable[str]) -> int:
         """Remove documents in one transaction, and return how many existed. The index is rewritten once, not for each of them."""
         file = self._files.of(tenant)
-        if not file.path.exists():
+        if not file.exists():
             return 0
         statement = "SELECT number FROM document WHERE base = ? AND path IN (SELECT value FROM json_each(?))"
         with file.writing() as connection:
@@ -349,7 +349,7 @@ class SqliteKnowledge(SqliteCollection):
     @contextmanager
     def _writing(self, tenant: str, base: str) -> Iterator[apsw.Connection]:
         file = self._files.of(tenant)
-        if not file.path.exists():  # a tenant without a base has no file, and none is created
+        if not file.exists():  # a tenant without a base has no file, and none is created
             raise OptionError([_fault_of_base(check_base_name(base), [])])
         with file.writing() as connection:
             if connection.execute("SELECT 1 FROM base WHERE name = ?", (check_base_name(base),)).get is None:

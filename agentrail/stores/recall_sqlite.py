@@ -195,7 +195,7 @@ class SqliteRecall(SqliteCollection):
     def delete(self, owner: MemoryOwner, entry_id: str) -> bool:
         """Remove an entry. See `RecallStore.delete`."""
         file = self._files.of(owner.tenant)
-        if not file.path.exists() or not entry_id.isascii():
+        if not file.exists() or not entry_id.isascii():
             return False
         own = key_of_owner(owner)
         with file.writing() as connection:
@@ -212,7 +212,7 @@ class SqliteRecall(SqliteCollection):
     def forget(self, owner: MemoryOwner) -> Forgotten:
         """Remove all entries of an owner. See `RecallStore.forget`."""
         file = self._files.of(owner.tenant)
-        if not file.path.exists():
+        if not file.exists():
             return Forgotten(entries=0, is_erased=True)
         own = key_of_owner(owner)
         with file.writing() as connection:

@@ -88,14 +88,21 @@ class TenantFile:
         self._writer: apsw.Connection | None = None
         self._is_known = False
 
+    def exists(self) -> bool:
+        """Return whether it exists. Raise `StoreUnavailable` where none can, such as below a file."""
+        with self._said(), translated(self.path), suppress(FileNotFoundError):
+            self.path.stat()
+            return True
+        return False
+
     @contextmanager
     def reading(self) -> Iterator[apsw.Connection | None]:
         with self._said(), translated(self.path):
-            if not self.path.is_file():
-                if self.path.exists():  # opening a pipe would wait for its writer
-                    raise no_place(self._schema.what, self.path, "it is not a regular file")
+            if not self.exists():
                 yield None
                 return
+            if not self.path.is_file():  # opening a pipe would wait for its writer
+                raise no_place(self._schema.what, self.path, "it is not a regular file")
             with self._readers.borrowed() as connection:
                 if not self._is_known:
                     if not _is_made(connection):
@@ -136,7 +143,7 @@ class TenantFile:
     def empty_log(self) -> bool:
         """Move the log into the file and truncate it. Waits some seconds for readers."""
         with self._turn, self._said(), translated(self.path):
-            if not self.path.exists():
+            if not self.exists():
                 return True
             connection = self._connected()
             with suppress(apsw.BusyError):

@@ -78,6 +78,23 @@ def test_wrong_input_is_told_and_changes_nothing(place, capfd):
     assert left(place) == ["m2", "m1"]
 
 
+def test_a_data_directory_that_is_a_file_is_refused(tmp_path, capfd):
+    """It is not a directory without memories. `sqlite:FILE` is refused the same way."""
+    (tmp_path / "file").touch()
+    wrong = {"data_dir": tmp_path / "file"}
+    for call in (
+        lambda: list_memories(place=MemoryPlace(**wrong)),
+        lambda: list_memories(place=MemoryPlace(memories=f"sqlite:{tmp_path / 'file'}")),
+        lambda: forget_memories(every=True, place=MemoryPlace(**wrong)),
+        lambda: list_documents(place=KnowledgePlace(**wrong)),
+        lambda: remove_documents("base", "x", place=KnowledgePlace(**wrong)),
+    ):
+        assert call() is Exit.USAGE
+        out, err = capfd.readouterr()
+        assert out == ""
+        assert "Not a directory; name another directory" in err
+
+
 def test_what_is_remembered_is_listed_and_searched(place, capfd):
     """The newest first, a line each, and nothing in it acts on a terminal; of this user alone; where nothing fits that is said."""
     assert list_memories(place=place) is Exit.DONE

@@ -316,6 +316,8 @@ async def test_a_store_that_cannot_be_read_is_said_with_what_to_do(ask, tmp_path
         ("list", "sessions.db", "there is no such file", "--data-dir"),
         ("show s-1", "there is no such file"),
         ("delete s-1", "there is no such file"),
+        ("recover", "there is no such file"),
+        ("resume s-1", "there is no such file"),
         ("list --store redis://x", "'memory:', 'sqlite:', 'sqlite:PATH' or 'postgres://USER@HOST/DATABASE'"),
         (
             "list --store postgres://nobody@127.0.0.1:1/x",
