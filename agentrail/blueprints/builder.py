@@ -1,6 +1,5 @@
 """Blueprints from settings: looks up names, imports code, validates values, and reports all faults with lines."""
 
-import difflib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -29,7 +28,7 @@ from agentrail.config.toml_positions import ConfigFault
 from agentrail.core.policy.budget import Budget
 from agentrail.core.stack.loaded_stack import PluginEntry, load_plugin
 from agentrail.errors import AgentrailError, OptionError, PluginError
-from agentrail.errors.name_guesses import guess_name
+from agentrail.errors.name_guesses import guess_name, near_name
 from agentrail.named_modules import NAMED_MODULES
 from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.guarded_calls import call_guarded
@@ -425,8 +424,7 @@ def import_name(name: str, folder: str) -> Any:
 
     imported = call_guarded(refuse, _imported, module, folder)
     if not hasattr(imported, attribute):
-        near = difflib.get_close_matches(attribute, vars(imported), n=1)
-        guess = f", did you mean {near[0]!r}" if near else ""
+        guess = near_name(attribute, vars(imported), ", did you mean {!r}")
         raise OptionError([f"module {module!r} has no {attribute!r}{guess}"])
     return getattr(imported, attribute)
 

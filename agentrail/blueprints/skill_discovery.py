@@ -3,7 +3,6 @@
 A skill is cached per names, sizes and times of its files.
 """
 
-import difflib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from agentrail.config.skill_set import (
     join_skills,
 )
 from agentrail.core.stack.loaded_stack import PluginEntry
+from agentrail.errors.name_guesses import near_name
 from agentrail.otp.field_rules import CheckedFields
 from agentrail.otp.guarded_calls import repr_of
 from agentrail.plugins import SkillGuard, SkillListing
@@ -292,8 +292,8 @@ def _with_rules_read(read: SkillReading, shown: str) -> SkillReading:
 
 def no_such_skill(name: str, known: Iterable[str]) -> str:
     listed = sorted(known)
-    near = difflib.get_close_matches(name, listed, n=1)
-    guess = f"did you mean {near[0]!r}?" if near else f"the skills are: {', '.join(listed[:20]) or 'none'};"
+    some = f"the skills are: {', '.join(listed[:20]) or 'none'};"
+    guess = near_name(name, listed, "did you mean {!r}?", some)
     return f"there is no skill {name!r:.80}: {guess} agentrail skills list names the searched directories"
 
 

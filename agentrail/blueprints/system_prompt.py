@@ -4,7 +4,6 @@ While a session runs, the mode and the plugins' sections follow, sorted by key. 
 caches valid.
 """
 
-import difflib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set as AbstractSet
 from types import MappingProxyType
@@ -16,7 +15,7 @@ from agentrail.core.policy.request_context import fixed_tokens_of
 from agentrail.core.session.state import PromptMode
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import OptionError
-from agentrail.errors.name_guesses import guess_name
+from agentrail.errors.name_guesses import guess_name, near_name
 from agentrail.frozen import EMPTY, FrozenDict
 from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.guarded_calls import call_guarded, repr_of
@@ -248,8 +247,7 @@ def _no_such_section(key: str, known: Mapping[str, object]) -> str:
 def _no_value(name: str, value: object, values: Mapping[str, Any]) -> str:
     if name in values:
         return f"${{{name}}} is a value of type {type(value).__name__} in user_data.prompt: expected text or a number"
-    near = difflib.get_close_matches(name, values, n=1)
-    guess = f", did you mean ${{{near[0]}}}" if near else ""
+    guess = near_name(name, values, ", did you mean ${{{}}}")
     return f"${{{name}}} has no value{guess}: put it into user_data.prompt, or write $${{{name}}} for the literal text"
 
 

@@ -1,6 +1,5 @@
 """`agentrail plugins`: the built-in plugins, and a stack's answer to a hook event. Starts nothing and calls no model."""
 
-import difflib
 import importlib
 import inspect
 import pkgutil
@@ -22,6 +21,7 @@ from agentrail.core.stack.pipeline import explain_hook as explain_run
 from agentrail.core.stack.plugin import Context
 from agentrail.core.wire.hook_codec import decode_hook_event
 from agentrail.errors import AgentrailError, OptionError
+from agentrail.errors.name_guesses import near_name
 from agentrail.messages import SessionId
 from agentrail.plugins.base import Plugin
 
@@ -106,8 +106,7 @@ def find_stack(name: str) -> Sequence[PluginEntry]:
     unknown = [word for word in wanted if word not in known]
     if unknown or not wanted:
         missing = ", ".join(map(repr, unknown)) or "nothing"
-        near = difflib.get_close_matches(unknown[0], known, n=1) if unknown else []
-        hint = f". Did you mean {near[0]!r}? There" if near else "; there"
+        hint = near_name("".join(unknown[:1]), known, ". Did you mean {!r}? There", "; there")
         message = f"{missing} is not a built-in plugin{hint} are {', '.join(known)}; your own are package.module:NAME"
         raise OptionError([message])
     return [known[word] for word in wanted]

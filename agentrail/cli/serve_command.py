@@ -1,6 +1,5 @@
 """`agentrail serve`: serve an application over HTTP until a signal. `agentrail.gateway` contains the application."""
 
-import difflib
 import importlib.util
 import inspect
 import os
@@ -49,6 +48,7 @@ from agentrail.cli.text_output import end_without_output
 from agentrail.config.key_filter import shown_address
 from agentrail.distribution import install_command
 from agentrail.errors import AgentrailError, OptionError
+from agentrail.errors.name_guesses import near_name
 from agentrail.gateway.authorization import LOOPBACK_NAMES, is_loopback
 from agentrail.gateway.tokens import Tokens, read_token_file
 from agentrail.gc_settings import many_sessions
@@ -551,12 +551,9 @@ def _refuse_module(module: str, error: BaseException) -> NoReturn:
 
 
 def _near(attribute: str, module: object) -> str:
-    near = difflib.get_close_matches(
-        attribute, [name for name in vars(module) if not name.startswith("_")], n=1
-    )
-    return (
-        f": did you mean {near[0]!r}" if near else f": assign the result of create_app to {attribute!r} there"
-    )
+    known = [name for name in vars(module) if not name.startswith("_")]
+    otherwise = f": assign the result of create_app to {attribute!r} there"
+    return near_name(attribute, known, ": did you mean {!r}", otherwise)
 
 
 def fault_of_application(found: Any) -> str | None:

@@ -1,6 +1,5 @@
 """Several files merged, with places: agents as a whole, other settings value by value."""
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from agentrail.config.config_file import ConfigFile, Scope, stays_below
 from agentrail.config.schema import PermissionsForm, PluginForm
 from agentrail.config.structure import structure_server
 from agentrail.config.toml_positions import ConfigFault, ConfigPlace
+from agentrail.errors.name_guesses import near_name
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 
@@ -192,20 +192,15 @@ def _faults_of_names(settings: Settings) -> Iterator[ConfigFault]:
         listed = agent.values.get("mcp")
         for item in () if listed is None else listed.value:
             if item.value not in settings.mcp:
-                near = difflib.get_close_matches(item.value, settings.mcp, n=1)
-                there = (
-                    f"did you mean {near[0]!r}?"
-                    if near
-                    else f"there are: {', '.join(settings.mcp) or 'none'}"
-                )
+                others = f"there are: {', '.join(settings.mcp) or 'none'}"
+                there = near_name(item.value, settings.mcp, "did you mean {!r}?", others)
                 said = f"agent {agent.name!r}: there is no MCP server {item.value!r:.80}: {there}"
                 yield ConfigFault(place=item.place, said=said)
 
 
 def no_such_agent(name: str, known: Mapping[str, object]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
     listed = ", ".join(sorted(known)) or "none"
-    guess = f"did you mean {near[0]!r}?" if near else f"expected one of: {listed}"
+    guess = near_name(name, known, "did you mean {!r}?", f"expected one of: {listed}")
     return f"there is no agent {name!r:.80}: {guess}"
 
 

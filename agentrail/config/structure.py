@@ -3,7 +3,6 @@
 Scalars are never coerced: `max_turns = "3"` is a text, and `1` is not `true`. In front matter all scalars are texts, parsed as the expected type.
 """
 
-import difflib
 import functools
 import math
 import re
@@ -34,7 +33,7 @@ from agentrail.config.schema import (
     SecretForm,
 )
 from agentrail.config.toml_positions import ConfigPath
-from agentrail.errors.name_guesses import guess_name
+from agentrail.errors.name_guesses import guess_name, near_name
 
 PathFault: TypeAlias = tuple[ConfigPath, str]
 _Hook: TypeAlias = Callable[[Any, Any], Any]
@@ -186,8 +185,7 @@ def _number_of_text(value: Any, _: Any) -> float:
 def _one_of(value: Any, kind: Any) -> Any:
     known = get_args(kind)
     if not isinstance(value, str) or value not in known:
-        near = difflib.get_close_matches(value, known, n=1) if isinstance(value, str) else []
-        hint = f": did you mean {near[0]!r}" if near else ""
+        hint = near_name(value, known, ": did you mean {!r}") if isinstance(value, str) else ""
         _refuse(f"one of {', '.join(known)}", value, hint)
     return value
 

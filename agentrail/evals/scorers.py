@@ -3,7 +3,6 @@
 A scorer's options are keywords: `partial(below, turns=5)`, or `{below = {turns = 5}}` in a file.
 """
 
-import difflib
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +16,7 @@ from agentrail.abc import Provider
 from agentrail.core.values.json_schema import CompiledSchema
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import OptionError
+from agentrail.errors.name_guesses import near_name
 from agentrail.evals.dataset import Case
 from agentrail.evals.trace import Trace
 from agentrail.events import ToolExecutionMetrics
@@ -232,8 +232,8 @@ def scorer_from(given: object) -> Scorer | Judge:
     name, options = (str(pairs[0][0]), pairs[0][1]) if len(pairs) == 1 else (str(given), {})
     known: Mapping[str, Callable[..., Any]] = {**SCORERS, "judge": Judge}
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        meant = f"did you mean {near[0]!r}?" if near else f"give module:NAME, or one of {', '.join(known)}"
+        listed = f"give module:NAME, or one of {', '.join(known)}"
+        meant = near_name(name, known, "did you mean {!r}?", listed)
         raise OptionError([f"there is no scorer {name!r:.80}: {meant}"])
     try:
         if name == "judge":

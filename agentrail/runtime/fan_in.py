@@ -8,12 +8,12 @@ import trio
 from attrs import frozen
 
 from agentrail.abc.event_reader import ConsumerStatistics, SessionOrigin
-from agentrail.errors import CursorAhead, OptionError, SessionDown
+from agentrail.errors import CursorAhead, SessionDown
 from agentrail.events import Event
 from agentrail.messages import JsonObject, SessionId
 from agentrail.otp.guarded_calls import repr_of
 from agentrail.outside import current_run
-from agentrail.runtime.arguments import fault_of_whole
+from agentrail.runtime.arguments import fault_of, fault_of_whole, refuse
 from agentrail.runtime.event_bus import NOTHING_EARLIER, READS, Earlier, EventBus
 from agentrail.runtime.event_subscription import Subscription, TakenSnapshot, Terms
 from agentrail.runtime.journal_events import MAX_OLD_EVENTS
@@ -108,15 +108,14 @@ class FanIn:
     def subscribe_all(
         self, terms: Terms, after: Mapping[str, int] | None, scope: str | None = None
     ) -> "ManySubscription":
-        OptionError.raise_for(_faults_of_cursors(after) + _faults_of_scope(scope))
+        _refuse_wrong(after, scope)
         return ManySubscription(self, terms, group_id=None, scope=scope, after=after)
 
     def subscribe_group(
         self, group_id: str, terms: Terms, after: Mapping[str, int] | None, scope: str | None
     ) -> "ManySubscription":
-        OptionError.raise_for(
-            _faults_of_group(group_id) + _faults_of_cursors(after) + _faults_of_scope(scope)
-        )
+        # None would mean all sessions, rather than those without a group.
+        _refuse_wrong(after, scope, fault_of("group_id", group_id, str))
         return ManySubscription(self, terms, group_id=group_id, scope=scope, after=after)
 
     def close(self, reason: str) -> None:
@@ -272,20 +271,13 @@ def _key_of(session: Followed) -> str:
     return key_of(session.scope, session.bus.session_id)
 
 
-def _faults_of_scope(scope: object) -> list[str]:
-    fault = None if scope is None else fault_of_scope("scope", scope)
-    return [] if fault is None else [fault]
+def _refuse_wrong(after: object, scope: object, *faults: str | None) -> None:
+    refuse(*faults, *_faults_of_cursors(after), None if scope is None else fault_of_scope("scope", scope))
 
 
-def _faults_of_group(group_id: object) -> list[str]:
-    # None would mean all sessions, rather than those without a group.
-    return [] if isinstance(group_id, str) else [f"group_id is {repr_of(group_id):.200}: expected text"]
-
-
-def _faults_of_cursors(after: object) -> list[str]:
+def _faults_of_cursors(after: object) -> list[str | None]:
     if after is None:
         return []
     if not isinstance(after, Mapping):
         return [f"after is {repr_of(after):.200}: expected a mapping from session ids to numbers, or None"]
-    faults = [fault_of_whole(f"after[{repr_of(key):.200}]", number, 0) for key, number in after.items()]
-    return [fault for fault in faults if fault is not None]
+    return [fault_of_whole(f"after[{repr_of(key):.200}]", number, 0) for key, number in after.items()]

@@ -1,11 +1,10 @@
 """Permission rules that users made in a session and its descendants: list and revoke. Also the details of a pending approval."""
 
-import difflib
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
-from typing import Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 from attrs import frozen
 
@@ -24,13 +23,12 @@ from agentrail.core.session.state import Rule, SessionData
 from agentrail.core.session.views import first_words_in
 from agentrail.core.stack.loaded_stack import attempt_as
 from agentrail.errors import OptionError, SessionDown, UnknownApproval, UnknownRule
+from agentrail.errors.name_guesses import near_name
 from agentrail.messages import SessionId
 from agentrail.runtime.arguments import fault_of, refuse
 from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_queries import AskingHandle, change_below
-
-_MAX_NAME_COMPARED: Final = 200
 
 FindRules: TypeAlias = Callable[[SessionData], Sequence[Rule]]
 
@@ -134,8 +132,7 @@ def _check_tool(cell: SessionCell, tool: str) -> None:
     """Raise OptionError for a tool that no session of the tree has."""
     names = ["*", *dict.fromkeys(name for one in cell.below() for name in _tools_of(one))]
     if tool not in names:
-        near = difflib.get_close_matches(tool[:_MAX_NAME_COMPARED], names, n=1)
-        guess = f"did you mean {near[0]!r}" if near else "* is every tool"
+        guess = near_name(tool, names, "did you mean {!r}", "* is every tool")
         raise OptionError([f"tool is {tool!r:.80}: the session has no such tool; {guess}"])
 
 

@@ -16,11 +16,11 @@ A tool of your own:
     ['text']
 """
 
-import difflib
 from typing import Final
 
 from agentrail.abc import Tool
 from agentrail.errors import ToolDefinitionError
+from agentrail.errors.name_guesses import near_name
 from agentrail.otp.guarded_calls import repr_of
 from agentrail.tools import (
     ask_user,
@@ -90,8 +90,7 @@ def builtin(*names: str) -> tuple[Tool, ...]:
     given: tuple[object, ...] = names  # annotations cannot be trusted here
     unknown = [name for name in given if not isinstance(name, str) or name not in _NAMED]
     if unknown:
-        near = difflib.get_close_matches(repr_of(unknown[0], str), _NAMED, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        hint = near_name(repr_of(unknown[0], str), _NAMED, " Did you mean {!r}?")
         message = f"no built-in tool is named {repr_of(unknown[0]):.200}.{hint} There are: {', '.join(sorted(_NAMED))}"
         raise ToolDefinitionError(message)
     return tuple(_NAMED[name] for name in names or sorted(_BUILTIN))

@@ -1,6 +1,5 @@
 """The tools `skill` and `skill_search`, and `read_file` with the files of skills under `/skills/`."""
 
-import difflib
 import hashlib
 from collections.abc import Iterable
 from functools import partial
@@ -13,6 +12,7 @@ from agentrail.abc import MAX_RESULT_BYTES, Error, Ok, ReadResult, Tool, ToolCon
 from agentrail.config.skill_set import Skill, SkillFile, SkillSet, ToolsMode, search_skills
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import ChildRefused
+from agentrail.errors.name_guesses import near_name
 from agentrail.messages import JsonObject, JsonValue
 from agentrail.tools.read_file import read_file, render_page
 from agentrail.tools.skill_files import SkillFileFault, read_skill_file
@@ -306,6 +306,5 @@ def _listed_files(skill: Skill) -> str:
 
 def _no_such(name: str, skills: SkillSet) -> str:
     known = [one.name for one in skills.skills if one.text.for_model]
-    near = difflib.get_close_matches(name, known, n=1)
-    guess = f"Did you mean {near[0]!r}?" if near else "Look with skill_search."
+    guess = near_name(name, known, "Did you mean {!r}?", "Look with skill_search.")
     return f"There is no skill {name!r:.80}. {guess}"

@@ -132,7 +132,7 @@ async def test_arguments_that_cannot_be(supervisor, arguments, faults):
     with pytest.raises(OptionError) as caught:
         supervisor.subscribe_group("blue", **arguments)
     assert caught.value.faults == tuple(faults)
-    with pytest.raises(OptionError, match="group_id is None: expected text"):
+    with pytest.raises(OptionError, match="group_id is None: expected a text"):
         supervisor.subscribe_group(None)  # it would read the sessions of everybody
 
 

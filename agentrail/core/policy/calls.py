@@ -4,7 +4,6 @@ Each refusal is a text for the model. docs/explanation/tools.md lists the gates 
 order.
 """
 
-import difflib
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +13,7 @@ import msgspec
 
 from agentrail.core.values.history import GrowingSet
 from agentrail.core.values.toolbox import Toolbox, parse_arguments
+from agentrail.errors.name_guesses import near_name
 from agentrail.frozen import canonical_json
 from agentrail.messages import AssistantMessage, CallId, JsonObject, JsonValue, Message, StopReason, ToolCall
 
@@ -108,8 +108,7 @@ def _unknown(name: str, tools: Toolbox) -> str:
     name = (
         name if len(name) <= _MAX_NAME_SHOWN else f"{name[:_MAX_NAME_SHOWN]}…"
     )  # the name may be a megabyte long
-    near = difflib.get_close_matches(name, tools.names, n=1)
-    guess = f' Did you mean "{near[0]}"?' if near else ""
+    guess = near_name(name, tools.names, ' Did you mean "{}"?')
     return f'Unknown tool "{name}".{guess} Tools: {", ".join(tools.names)}.'
 
 

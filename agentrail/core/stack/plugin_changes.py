@@ -1,9 +1,8 @@
 """Changes of a stack in a live session: new options, and plugins that are attached, detached and replaced."""
 
-import difflib
 from collections.abc import Iterable
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 import attrs
 import msgspec
@@ -26,6 +25,7 @@ from agentrail.core.stack.plugin import Context, Plugin
 from agentrail.core.stack.plugin_state import loses
 from agentrail.core.values.foreign_calls import Raised, attempt_with_options
 from agentrail.errors import ErrorInfo, PluginError
+from agentrail.errors.name_guesses import near_name
 from agentrail.events import Event, PluginFailed, PluginOptsUpdated
 from agentrail.frozen import FrozenDict, frozen_json
 from agentrail.messages import JsonObject
@@ -51,15 +51,10 @@ class OptionChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     events: tuple[Event, ...]
 
 
-_MAX_NAME_COMPARED: Final = 100
-"""The time of a comparison grows with the name, which may be a megabyte long."""
-
-
 def find_plugin(stack: Stack, name: str) -> Member:
     member = stack.find(name)
     if member is None:
-        near = difflib.get_close_matches(name[:_MAX_NAME_COMPARED], stack.names, n=1)
-        guess = f" Did you mean {near[0]!r}?" if near else ""
+        guess = near_name(name, stack.names, " Did you mean {!r}?")
         there = ", ".join(map(repr, stack.names)) or "none"
         raise PluginError([f"no plugin is named {name!r:.200}.{guess} Plugins: {there}"])
     return member
