@@ -37,7 +37,7 @@ from agentrail.errors import (
 )
 from agentrail.errors.advice import Advice, advise
 from agentrail.messages import SessionId
-from agentrail.otp.field_rules import misfits
+from agentrail.otp.field_rules import all_items, misfits
 from agentrail.otp.guarded_calls import repr_of
 from agentrail.providers.demo import Demo
 from agentrail.providers.failures import Vendor, no_keys_shown
@@ -47,7 +47,6 @@ from agentrail.providers.model_names import likely_model, likely_provider, usual
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.provider_profiles import Profiles
 from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
-from agentrail.runtime.arguments import all_items
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.hibernation import Resume, Revive
 from agentrail.runtime.keywords import SessionKeywords

@@ -50,11 +50,12 @@ from agentrail.config.skill_set import SkillSet, ToolsMode
 from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.errors import OptionError
 from agentrail.frozen import EMPTY, frozen_json
+from agentrail.otp.field_rules import all_items
 from agentrail.otp.guarded_calls import repr_of
 from agentrail.plugins.skill_listing import SKILLS_SECTION, SkillSelector
 from agentrail.plugins.skills_of_agent import OF_AGENT, AgentSkillListing
 from agentrail.runtime.agent import Agent, AgentRole
-from agentrail.runtime.arguments import all_items, fault_of, refuse
+from agentrail.runtime.arguments import fault_of, refuse
 from agentrail.runtime.base_prompt import BASE_PROMPT
 from agentrail.runtime.keywords import OwnKeywords
 from agentrail.runtime.session_options import faults_of_value

@@ -12,8 +12,9 @@ from agentrail.core.stack.plugin import SAFETY_BELOW, Plugin
 from agentrail.errors import OptionError, PluginError
 from agentrail.frozen import EMPTY, TooDeep, frozen_json, same_json
 from agentrail.messages import JsonObject
+from agentrail.otp.field_rules import all_items
 from agentrail.otp.guarded_calls import repr_of
-from agentrail.runtime.arguments import all_items, fault_of, refuse
+from agentrail.runtime.arguments import fault_of, refuse
 from agentrail.runtime.session_options import faults_of_value
 
 _T = TypeVar("_T")

@@ -10,7 +10,7 @@ from agentrail.core.journal.turn_index import PastTurn
 from agentrail.core.session.views import Snapshot, Status
 from agentrail.errors import OptionError
 from agentrail.messages import Message, SessionId
-from agentrail.otp.field_rules import CheckedFields, faults_of_fields
+from agentrail.otp.field_rules import CheckedFields, checks_arguments, faults_of_fields
 from agentrail.otp.guarded_calls import is_async, repr_of
 
 CommandScope: TypeAlias = Literal["anywhere", "terminal"]
@@ -260,6 +260,7 @@ class TypedCommand:
     text: str
 
 
+@checks_arguments
 def read_typed(line: str) -> TypedCommand | None:
     """Parse a line as a command. Return None for any other text, such as a path: `/etc/hosts is wrong`, or `//`.
 

@@ -5,6 +5,7 @@ import shlex
 from typing import Final
 
 from agentrail.errors import CommandError
+from agentrail.otp.field_rules import checks_arguments
 
 MAX_TYPED_CHARACTERS: Final = 64 * 1024
 MAX_PROMPT_CHARACTERS: Final = 1_000_000
@@ -12,6 +13,7 @@ MAX_PROMPT_CHARACTERS: Final = 1_000_000
 _PLACE: Final = re.compile(r"\\\$|\$ARGUMENTS(?![A-Za-z0-9_\[])|\$([1-9][0-9]{0,3})(?![0-9])")
 
 
+@checks_arguments
 def expand_prompt(template: str, text: str, *, name: str = "command") -> str:
     """Fill typed arguments into a prompt.
 

@@ -11,6 +11,7 @@ from agentrail.config.schema import PermissionsForm, PluginForm
 from agentrail.config.structure import structure_server
 from agentrail.config.toml_positions import ConfigFault, ConfigPlace
 from agentrail.errors.name_guesses import near_name
+from agentrail.otp.field_rules import CheckedFields
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 
@@ -33,7 +34,7 @@ class Sourced:
 
 
 @frozen(kw_only=True)
-class PolicySettings:
+class PolicySettings(CheckedFields):
     mode: Sourced | None = None
     deny: tuple[Sourced, ...] = ()
     ask: tuple[Sourced, ...] = ()

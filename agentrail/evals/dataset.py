@@ -3,7 +3,7 @@
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -11,6 +11,7 @@ from attrs import field, frozen
 
 from agentrail.errors import OptionError
 from agentrail.messages import JsonValue
+from agentrail.otp.field_rules import all_items, faults_of_fields, misfits
 from agentrail.structs import Value, converter_of
 
 MAX_CASE_ID: Final = 64
@@ -33,6 +34,10 @@ class Case(Value, frozen=True):
     id: str = ""
 
     def __post_init__(self) -> None:
+        rules = {"input": str | Sequence[str], "metadata": Mapping[str, Any], "id": str}
+        OptionError.raise_for(
+            [one for name in rules for one in misfits(name, getattr(self, name), rules[name])]
+        )
         if not self.id:
             digest = hashlib.sha256(json.dumps(self.prompts).encode()).hexdigest()
             msgspec.structs.force_setattr(self, "id", f"c-{digest[:8]}")
@@ -41,6 +46,10 @@ class Case(Value, frozen=True):
     def prompts(self) -> tuple[str, ...]:
         """The prompts in order."""
         return (self.input,) if isinstance(self.input, str) else tuple(self.input)
+
+
+def _all_cases(cases: Iterable[Case]) -> tuple[Case, ...]:
+    return all_items(cases)
 
 
 @frozen
@@ -52,10 +61,11 @@ class Dataset:
     """
 
     name: str
-    cases: Sequence[Case] = field(converter=tuple[Case, ...])
+    cases: Sequence[Case] = field(converter=_all_cases)
 
     def __attrs_post_init__(self) -> None:
         """Refuse faulty cases."""
+        OptionError.raise_for([*faults_of_fields(self, Dataset)])
         faults = [f"{self.name}: case {place + 1}: {fault}" for place, fault in _faults_of(self.cases)]
         if faults or not self.cases:
             raise OptionError(faults or [f"{self.name}: there are no cases: give at least one"])

@@ -18,6 +18,7 @@ from agentrail import outside
 from agentrail.errors import OptionError
 from agentrail.host.hook_payloads import Principal, frozen_scopes
 from agentrail.host.identity import fault_of_name
+from agentrail.otp.field_rules import all_items, misfits
 from agentrail.otp.guarded_calls import repr_of
 from agentrail.private_paths import keep_private
 
@@ -90,9 +91,9 @@ class Tokens:
         Raises:
             OptionError: The operator's move: there is none, or two have the same digest.
         """
-        given: object = entries  # annotations cannot be trusted here
-        self.entries: tuple[TokenEntry, ...] = tuple(entries) if isinstance(given, Iterable) else ()
+        self.entries: tuple[TokenEntry, ...] = all_items(entries)
         self.path: Path | None = None
+        OptionError.raise_for([*misfits("entries", self.entries, tuple[TokenEntry, ...], is_shown=False)])
         if not self.entries:
             raise OptionError(["there is no token: create one with `agentrail token new`"])
         _refuse_doubles(self.entries)

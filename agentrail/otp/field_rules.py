@@ -61,6 +61,7 @@ PathText: TypeAlias = Annotated[str, _PATH]
 Dollars: TypeAlias = Annotated[
     float, (partial(is_amount, above_zero=True), "a finite number of dollars above 0")
 ]
+Share: TypeAlias = Annotated[float, (lambda value: is_amount(value) and value <= 1, "a number from 0 to 1")]
 Pause: TypeAlias = Annotated[float, (is_amount, "finite seconds >= 0")]
 TimeLimit: TypeAlias = Annotated[float, (partial(is_amount, above_zero=True), "finite seconds above 0")]
 
@@ -89,6 +90,12 @@ def faults_of_fields(value: Any, kind: Any, *names: str) -> Iterator[str]:
     known = fields_dict(kind)
     for name in names or known:
         yield from misfits(name, getattr(value, name), known[name].type, is_shown=bool(known[name].repr))
+
+
+def all_items(given: Iterable[_R]) -> tuple[_R, ...]:
+    """Return the items as a tuple. A value without items is returned unchanged, so that a check can name it."""
+    value: Any = given
+    return tuple(value) if isinstance(value, Iterable) and not isinstance(value, str | Mapping) else value
 
 
 def checks_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, TypeAlias, TypeVar, cast, get_args
+from typing import Any, Final, TypeAlias, cast, get_args
 
 import attrs
 from msgspec.structs import astuple
@@ -23,8 +23,6 @@ from agentrail.otp.guarded_calls import repr_of
 from agentrail.runtime.session_keys import fault_of_scope
 from agentrail.runtime.session_options import fault_of_tool, is_provider
 
-_T = TypeVar("_T")
-
 MAX_SOURCE_CHARACTERS: Final = 200
 MAX_REASON_CHARACTERS: Final = 1_000
 _DOOR: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
@@ -36,12 +34,6 @@ def refuse(*faults: str | None) -> None:
     found = [fault for fault in faults if fault is not None]
     if found:
         raise OptionError(found)
-
-
-def all_items(given: Iterable[_T]) -> tuple[_T, ...]:
-    """Return the items as a tuple. A value without items is returned unchanged, so that a check can name it."""
-    value: Any = given
-    return tuple(value) if isinstance(value, Iterable) and not isinstance(value, str | Mapping) else value
 
 
 def fault_of(name: str, value: object, annotation: Any) -> str | None:

@@ -13,7 +13,8 @@ from agentrail.core.session.agent_records import AgentState, AgentStatus
 from agentrail.errors import OptionError, SessionDown
 from agentrail.events import TERMINAL, Event, EventsLost, SubagentEnd, SubagentEvent
 from agentrail.messages import SessionId, TokenUsage
-from agentrail.runtime.arguments import all_items, fault_of, fault_of_wait, refuse
+from agentrail.otp.field_rules import all_items
+from agentrail.runtime.arguments import fault_of, fault_of_wait, refuse
 from agentrail.runtime.event_subscription import Terms
 from agentrail.runtime.event_waits import bounded
 from agentrail.runtime.session_clock import now_ms

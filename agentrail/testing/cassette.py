@@ -26,6 +26,7 @@ from agentrail.core.wire.codec import decode_signal, encode_event, encode_signal
 from agentrail.errors import BadRequest, CodecError, ErrorInfo, OptionError, ProviderError
 from agentrail.events import AgentEnd
 from agentrail.messages import TokenUsage, UserMessage
+from agentrail.otp.field_rules import checks_arguments
 from agentrail.structs import converter_of, picked_fields
 from agentrail.testing.differences import first_difference
 
@@ -60,6 +61,7 @@ class CassetteModel:
 
     name = "cassette"
 
+    @checks_arguments
     def __init__(
         self, path: str | os.PathLike[str], *, record: Provider | None = None, secrets: Iterable[str] = ()
     ) -> None:

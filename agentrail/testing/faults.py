@@ -25,6 +25,7 @@ from agentrail.core.protocol.request import Chunk, ModelRequest
 from agentrail.errors import Overloaded, ProviderError, RateLimited, SubscriberTooSlow, Transport
 from agentrail.events import Event
 from agentrail.messages import JsonObject
+from agentrail.otp.field_rules import Share, checks_arguments
 from agentrail.outside import RealMachine, installed
 from agentrail.runtime.session_handle import Session
 from agentrail.testing.clock import FakeClock
@@ -45,7 +46,8 @@ class FaultPlan:
         faults: Faults so far, one line each, in order.
     """
 
-    def __init__(self, seed: int, *, rate: float = 0.3) -> None:
+    @checks_arguments
+    def __init__(self, seed: int, *, rate: Share = 0.3) -> None:
         """Create a plan.
 
         Args:

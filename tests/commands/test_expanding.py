@@ -2,13 +2,15 @@
 
 import re
 import shlex
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.commands import expand_prompt
+from agentrail.commands.slash_command import read_typed
 from agentrail.commands.template import MAX_PROMPT_CHARACTERS, MAX_TYPED_CHARACTERS
-from agentrail.errors import CommandError
+from agentrail.errors import CommandError, OptionError
 
 ROWS = [
     ("Do $ARGUMENTS.", "this and  that", "Do this and  that."),
@@ -56,3 +58,20 @@ def test_what_cannot_be_put_in_is_refused():
     with pytest.raises(CommandError, match="would become a prompt of"):
         expand_prompt(template, "x" * MAX_TYPED_CHARACTERS)
     assert len(expand_prompt(template, "x" * 80)) <= MAX_PROMPT_CHARACTERS
+
+
+WRONG: Any = 5
+
+
+@pytest.mark.parametrize(
+    ("call", "fault"),
+    [
+        (lambda: expand_prompt(WRONG, ""), "template is 5: expected a text"),
+        (lambda: expand_prompt("", WRONG), "text is 5: expected a text"),
+        (lambda: read_typed(WRONG), "line is 5: expected a text"),
+    ],
+)
+def test_an_argument_that_is_not_a_text_is_named(call, fault):
+    """With an error of ours."""
+    with pytest.raises(OptionError, match=fault):
+        call()

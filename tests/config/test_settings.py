@@ -6,12 +6,14 @@ from hypothesis import given, strategies as st
 from agentrail.config.config_file import ConfigFile, read_agent, read_toml
 from agentrail.config.settings import (
     NO_SETTINGS,
+    PolicySettings,
     Settings,
     faults_of_agent_names,
     join_files,
     merge_settings,
     read_servers,
 )
+from agentrail.errors import OptionError
 
 
 def project(text: str) -> ConfigFile:
@@ -131,3 +133,9 @@ def test_what_files_say_of_a_host_is_joined_value_by_value():
         "console": (False, "~/.agentrail/agentrail.toml:3"),
         "limits.calls_burst": (3, "~/.agentrail/agentrail.toml:5"),
     }
+
+
+def test_rules_that_are_not_a_sequence_are_named():
+    """By the constructor."""
+    with pytest.raises(OptionError, match=r"deny is 5: expected a sequence, each Sourced"):
+        PolicySettings(deny=5)

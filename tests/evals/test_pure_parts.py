@@ -63,6 +63,27 @@ def test_a_case_without_an_id_has_one_of_its_input():
     assert Case("Hi.").prompts == ("Hi.",)
 
 
+FIVE: Any = 5
+
+
+@pytest.mark.parametrize(
+    ("make", "fault"),
+    [
+        (lambda: Case(FIVE), "input is 5: expected a text, or a sequence, each a text"),
+        (lambda: Case("a", metadata=FIVE), "metadata is 5: expected a mapping"),
+        (lambda: Case("a", id=FIVE), "id is 5: expected a text"),
+        (lambda: Dataset("d", FIVE), "cases is 5: expected a sequence, each Case(…)"),
+        (lambda: Dataset("d", [FIVE]), "cases is (5,): expected a sequence, each Case(…)"),
+        (lambda: Dataset(FIVE, [Case("a")]), "name is 5: expected a text"),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_named(make, fault):
+    """By the constructor, and not later by whatever reads it."""
+    with pytest.raises(OptionError) as caught:
+        make()
+    assert caught.value.faults == (fault,)
+
+
 def test_cases_are_read_from_lines_and_from_toml():
     """Both have the same keys."""
     lines = (

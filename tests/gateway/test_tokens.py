@@ -9,7 +9,7 @@ import pytest
 
 from agentrail import outside
 from agentrail.errors import OptionError
-from agentrail.gateway.tokens import decode_tokens, fault_of_mode, make_token, read_token_file
+from agentrail.gateway.tokens import Tokens, decode_tokens, fault_of_mode, make_token, read_token_file
 
 NOW = 1_800_000_000.0
 DIGEST = "sha256:" + "ab" * 32
@@ -161,3 +161,10 @@ def test_a_file_that_others_may_change_or_that_cannot_be_read_is_refused(tmp_pat
     ):
         with pytest.raises(OptionError, match=said):
             read_token_file(path)
+
+
+@pytest.mark.parametrize("entries", [5, [5], ["agr_canary"], None])
+def test_entries_of_a_wrong_type_are_refused_and_not_repeated(entries):
+    """A text in their place may be a token."""
+    with pytest.raises(OptionError, match=r"^entries is of type \w+: expected a sequence, each TokenEntry"):
+        Tokens(entries)

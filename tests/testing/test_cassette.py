@@ -29,6 +29,14 @@ async def hold(model, *prompts):
         return [await session.ask(prompt) for prompt in prompts]
 
 
+def test_an_argument_of_a_wrong_type_is_named():
+    """Before any file is read."""
+    with pytest.raises(OptionError, match="path is 5: expected a path"):
+        CassetteModel(5)
+    with pytest.raises(OptionError, match="secrets is 5: expected a sequence"):
+        CassetteModel("nowhere", secrets=5)
+
+
 @pytest.mark.at(157)
 async def test_what_was_recorded_is_played(tmp_path):
     """The same conversation, and nobody is asked; what the model can do is known too."""

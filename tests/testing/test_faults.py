@@ -5,7 +5,7 @@ from contextlib import suppress
 import pytest
 import trio
 
-from agentrail.errors import CycleFailed
+from agentrail.errors import CycleFailed, OptionError
 from agentrail.testing.cancelling import check_events, check_history, check_nothing_lost
 from agentrail.testing.clock import set_date
 from agentrail.testing.faults import FaultPlan
@@ -54,6 +54,20 @@ def run(seed):
 
 
 @pytest.mark.at(159)
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({"seed": "a"}, "seed is 'a'"),
+        ({"seed": 1, "rate": 5}, "rate is 5: expected a number from 0 to 1"),
+        ({"seed": 1, "rate": float("nan")}, "rate is nan"),
+    ],
+)
+def test_a_plan_that_cannot_be_drawn_is_refused(given, fault):
+    """A rate above 1 would be one of 1, and NaN none."""
+    with pytest.raises(OptionError, match=fault):
+        FaultPlan(**given)
+
+
 def test_the_same_seed_gives_the_same_run():
     """The same faults in the same order, and the same events; some run has faults of models, tools and subscribers, and no two are alike."""
     runs = [run(seed) for seed in range(6)]
