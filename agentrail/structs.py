@@ -72,6 +72,11 @@ def picked_fields(source: object, *names: str) -> dict[str, Any]:
     return {name: getattr(source, name) for name in names}
 
 
+def name_of_class(value: object) -> str:
+    """Encode an object that is not JSON, such as a `Secret`: nothing about it is shown except its class."""
+    return f"{type(value).__name__}(…)"
+
+
 def replace(value: S, /, **changes: Any) -> S:
     """Return a copy of a value with some fields changed.
 

@@ -71,7 +71,7 @@ ONE_MEANING: Final = frozenset(
     apply_config_update connect main open_supervisor
     APPLICATION_ID Connect Connector RECORD_COLUMNS SCHEMA SESSION_COLUMNS SNAPSHOT_COLUMNS adopt_rows append_batch change_rows claim_trees
     END_CLAIM create_journal delete_tree draw_piece erase_tree fetch_nodes fetch_records fetch_rows fetch_session find_sessions forget hear_of
-    keep_snapshot known known_nodes known_root newest_sessions owned_sessions paged_journal read_records record_of release_tree report_gone session_of
+    keep_snapshot known known_nodes newest_sessions owned_sessions paged_journal read_records record_of release_tree report_gone session_of
     snapshot_from_row trim_journal
     """.split()
 )

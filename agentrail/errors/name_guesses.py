@@ -8,9 +8,11 @@ _MAX_NAME_COMPARED: Final = 200
 """The time of a comparison grows with the name, which may be a megabyte long."""
 
 
-def near_name(name: str, known: Iterable[str], guess: str, otherwise: str = "") -> str:
+def near_name(
+    name: str, known: Iterable[str], guess: str, otherwise: str = "", *, cutoff: float = 0.6
+) -> str:
     """Return the guess, with the nearest known name in place of `{}`, or another text if none is near."""
-    near = get_close_matches(name[:_MAX_NAME_COMPARED], known, n=1)
+    near = get_close_matches(name[:_MAX_NAME_COMPARED], known, n=1, cutoff=cutoff)
     return guess.format(near[0]) if near else otherwise
 
 

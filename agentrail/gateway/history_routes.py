@@ -1,9 +1,9 @@
 """Routes for the past of a session: journal, past states, explanations. Each needs the scope `inspect`."""
 
-import difflib
 from typing import Final
 
 from agentrail.core.journal.step_explanation import ExplainedStep
+from agentrail.errors.name_guesses import near_name
 from agentrail.gateway import calls
 from agentrail.gateway.inspection_replies import StateReply, TracePage
 from agentrail.gateway.path_endpoint import CallRoute, RouteCall, aim_nowhere
@@ -24,8 +24,8 @@ def read_kinds(text: str | None) -> frozenset[str]:
     kinds = frozenset(filter(None, (text or "").split(",")))
     unknown = sorted(kinds - RECORD_KINDS)
     if unknown:
-        near = difflib.get_close_matches(unknown[0][:80], sorted(RECORD_KINDS), n=1, cutoff=0.5)
-        hint = f": did you mean {near[0]!r}?" if near else ": the journal shows the existing ones"
+        otherwise = ": the journal shows the existing ones"
+        hint = near_name(unknown[0], sorted(RECORD_KINDS), ": did you mean {!r}?", otherwise, cutoff=0.5)
         refuse_field("kinds", f"has {unknown[0][:80]!r}, which is not a kind of record{hint}")
     return kinds
 

@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-import difflib
 import functools
 import itertools
 import re
@@ -24,6 +23,7 @@ import trio
 from agentrail.core.wire.json_text import read_json
 from agentrail.core.wire.shapes import Misfit, PlainJson
 from agentrail.errors import OptionError, TooLarge
+from agentrail.errors.name_guesses import near_name
 from agentrail.frozen import MAX_CONTAINERS
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, error_answer, refuse_call
 from agentrail.gateway.request_bodies import (
@@ -143,12 +143,11 @@ def check_known(given: Mapping[str, Any], known: tuple[str, ...], before: str = 
     unknown = next((name for name in given if name not in known), None)
     if unknown is None:
         return
-    near = difflib.get_close_matches(unknown[:128], known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(known)}"
+    listed = f"expected one of {', '.join(known)}"
     refuse_call(
         "field_unknown",
         f"{before}{unknown[:80]} is not known here",
-        hint=hint,
+        hint=near_name(unknown, known, "did you mean {!r}?", listed, cutoff=0.5),
         more={"field": before + unknown[:80]},
     )
 

@@ -1,6 +1,5 @@
 """A host plugin: one cross-cutting concern, with hooks that may do I/O. It never runs in a replay."""
 
-import difflib
 import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,6 +8,7 @@ from typing import Any, Final
 
 from agentrail.abc import ContextProvider
 from agentrail.errors import OptionError
+from agentrail.errors.name_guesses import near_name
 from agentrail.host.hook_payloads import (
     AfterToolCall,
     Allow,
@@ -157,8 +157,8 @@ def _faults_of_hooks(plugin: HostPlugin) -> Iterator[str]:
             yield f"{hook} is not an `async def`: write `async def {hook}`, and move blocking work into a thread"
     for name in sorted(set(dir(plugin)) - set(HOST_HOOKS)):
         if not name.startswith("_") and _LOOKS_LIKE_A_HOOK.fullmatch(name):
-            near = difflib.get_close_matches(name, HOST_HOOKS, n=1, cutoff=0.4)
-            meant = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(HOST_HOOKS)};"
+            listed = f"expected one of {', '.join(HOST_HOOKS)};"
+            meant = near_name(name, HOST_HOOKS, "did you mean {}?", listed, cutoff=0.4)
             yield f"{name} is not a hook and is never called: {meant} If it is a helper, start its name with an underscore"
 
 
@@ -168,8 +168,8 @@ def _faults_of_timeouts(timeouts: Any) -> Iterator[str]:
         return
     for hook, seconds in timeouts.items():
         if hook not in HOST_HOOKS:
-            near = difflib.get_close_matches(str(hook), HOST_HOOKS, n=1, cutoff=0.4)
-            meant = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(HOST_HOOKS)}"
+            listed = f"expected one of {', '.join(HOST_HOOKS)}"
+            meant = near_name(str(hook), HOST_HOOKS, "did you mean {!r}?", listed, cutoff=0.4)
             yield f"timeouts[{repr_of(hook):.80}] is not for a hook: {meant}"
         elif hook == "background":
             yield "timeouts['background']: it runs until the host stops, without a timeout"

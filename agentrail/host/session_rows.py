@@ -21,7 +21,6 @@ from agentrail.events import (
     SessionEnd,
 )
 from agentrail.host.listed_session import ListedSession
-from agentrail.messages import TokenUsage
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_rows import (
     ASLEEP,
@@ -124,15 +123,11 @@ def _awake(base: SessionRow, status: Status, first_words: str | None, changed_ms
         running=len(running),
         waiting=WaitingCounts(approvals=len(status.all_approvals), questions=len(status.all_questions)),
         queued=len(status.queued),
-        tokens=all_tokens(status.usage),
+        tokens=status.usage.total,
         cost_usd=status.usage.cost_usd,
         changed_at_ms=changed_ms,
         outcome=base.outcome if status.phase == "idle" and not status.suspended else None,
     )
-
-
-def all_tokens(usage: TokenUsage) -> int:
-    return usage.input + usage.output
 
 
 def out_of_memory(row: SessionRow, phase: str) -> SessionRow:

@@ -15,6 +15,7 @@ from agentrail.core.values.toolbox import EffectClass, Toolbox, ToolSpec
 from agentrail.errors import ToolDefinitionError
 from agentrail.frozen import TooDeep, frozen_json, not_json
 from agentrail.messages import JsonObject
+from agentrail.otp.child_specs import is_whole
 from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.guarded_calls import call_guarded, is_async
 from agentrail.runtime.session_options import TOOL_MEMBERS
@@ -194,7 +195,9 @@ def _check_types(spec: Any) -> None:
     _check(spec, "killable", isinstance(spec.killable, bool), "True or False")
     _check(spec, "polling", isinstance(spec.polling, bool), "True or False")
     _check(spec, "timeout_seconds", seconds is None or _is_number(seconds), "a number of seconds, or None")
-    _check(spec, "max_retries", retries is None or _is_count(retries), "a whole number >= 0, or None")
+    _check(
+        spec, "max_retries", retries is None or is_whole(retries, at_least=0), "a whole number >= 0, or None"
+    )
     _check(spec, "effect_class", *_one_of(spec.effect_class, get_args(EffectClass)))
     is_one = spec.answered_by != "machine" or spec.name in ANSWERED_BY_SESSIONS
     _check(spec, "answered_by", is_one, "'code', because sessions do not answer calls of that tool")
@@ -219,7 +222,7 @@ def _check_traits(tool: Tool, spec: ToolSpec) -> None:
 _TRAITS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
     (
         "max_result_bytes",
-        lambda most: most is None or (_is_count(most) and most > 0),
+        lambda most: most is None or is_whole(most, at_least=1),
         "a whole number above 0",
     ),
     ("threaded", lambda threaded: threaded is None or isinstance(threaded, bool), "True or False"),
@@ -243,10 +246,6 @@ def _one_of(value: object, known: tuple[str, ...]) -> tuple[bool, str]:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _shown(value: object) -> str:

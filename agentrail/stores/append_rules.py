@@ -310,11 +310,12 @@ def session_not_found(session: str, neighbours: Sequence[str]) -> SessionNotFoun
     return SessionNotFound(f"there is no session {session!r:.200}{like}", nearest=nearest)
 
 
-def check_root(there: StoredSession) -> None:
-    """Check that a session is the root of its tree."""
+def checked_root(there: StoredSession) -> StoredSession:
+    """Return a session that is the root of its tree, or raise OptionError."""
     if there.root != there.session:
         fault = f"session {there.session!r} belongs to the tree of {there.root!r}: name that one instead"
         raise OptionError([fault])
+    return there
 
 
 def check_left(

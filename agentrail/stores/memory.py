@@ -43,11 +43,11 @@ from agentrail.stores.append_rules import (
     check_dense,
     check_left,
     check_quota,
-    check_root,
     check_same_opening,
     check_take,
     check_trim,
     check_trim_has_snapshot,
+    checked_root,
     decide_append,
     draw_allowance,
     is_dead,
@@ -706,7 +706,7 @@ class MemoryStore:
 
     def _root(self, scope: str, session: SessionId) -> MemoryJournal:
         journal = self._get(scope, session)
-        check_root(journal.stored())
+        checked_root(journal.stored())
         return journal
 
     def _wanting_owner(self, due_at_ms: int) -> list[_Key]:

@@ -15,9 +15,10 @@ from agentrail.stores.append_rules import (
     check_left,
     check_trim,
     check_trim_has_snapshot,
+    checked_root,
 )
 from agentrail.stores.postgres_connections import PostgresConnection, bigints, byteas, texts
-from agentrail.stores.postgres_rows import fetch_records, fetch_snapshots, known, known_root, run_statement
+from agentrail.stores.postgres_rows import fetch_records, fetch_snapshots, known, run_statement
 from agentrail.stores.postgres_writes import fetch_nodes, lock_trees, put_records, server_now_ms
 
 _FORKS: Final = """
@@ -36,7 +37,7 @@ def _locked_tree(
 ) -> tuple[StoredSession, tuple[StoredSession, ...]]:
     """Return a root, and its tree, after locking all rows."""
     tree = lock_trees(connection, [(scope, root)])
-    top = known_root(connection, scope, root)
+    top = checked_root(known(connection, scope, root))
     return top, tree[scope, root].sessions
 
 

@@ -11,7 +11,6 @@ from agentrail.messages import SessionId
 from agentrail.stores.append_rules import (
     NEIGHBOURS,
     PagedJournal,
-    check_root,
     session_not_found,
     session_of_columns,
 )
@@ -127,12 +126,6 @@ def known(connection: PostgresConnection, scope: str, session: str) -> StoredSes
     there = fetch_session(connection, scope, session)
     if there is None:
         raise not_found(connection, scope, session)
-    return there
-
-
-def known_root(connection: PostgresConnection, scope: str, session: str) -> StoredSession:
-    there = known(connection, scope, session)
-    check_root(there)
     return there
 
 

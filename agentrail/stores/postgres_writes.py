@@ -20,6 +20,7 @@ from agentrail.stores.append_rules import (
     check_quota,
     check_same_opening,
     check_take,
+    checked_root,
     decide_append,
     resets_deaths,
     takeover_record,
@@ -33,7 +34,6 @@ from agentrail.stores.postgres_rows import (
     PostgresRow,
     fetch_session,
     known,
-    known_root,
     node_of,
     paged_journal,
     run_statement,
@@ -346,7 +346,7 @@ def take_trees(
 
 
 def _missing_tree(connection: PostgresConnection, one: TakeOver) -> TreeRows:
-    known_root(connection, one.scope, one.root)  # raises, unless it was created in between
+    checked_root(known(connection, one.scope, one.root))  # raises, unless it was created in between
     raise LostRaceError
 
 

@@ -29,7 +29,7 @@ from agentrail.stores.postgres_connections import (
 from agentrail.stores.postgres_rows import PostgresRow, run_statement
 from agentrail.stores.recall_memory import BM25_B, BM25_K1, word_weight
 from agentrail.stores.vectors import VectorCache
-from agentrail.stores.words import choose_words, cut_words, label_of, owner_key, query_words
+from agentrail.stores.words import choose_words, cut_words, key_of_owner, label_of, owner_key, query_words
 
 _COLUMNS: Final = "m.id, m.text, m.tags, m.session, m.at_ms, m.version"
 
@@ -74,7 +74,7 @@ class PostgresRecall(PostgresTables):
         self._vectors = VectorCache()
 
     def put(self, owner: MemoryOwner, entry: MemoryEntry) -> None:
-        own = _key_of(owner)
+        own = key_of_owner(owner)
         words = Counter(cut_words(" ".join([entry.text, *entry.tags])))
         labels = {_tag_lexeme(own, tag): 1 for tag in entry.tags}
         lexemes = {_lexeme(own, word): min(count, _MAX_COUNTED) for word, count in words.items()} | labels
@@ -86,7 +86,7 @@ class PostgresRecall(PostgresTables):
 
     def get(self, owner: MemoryOwner, entry_id: str) -> MemoryEntry | None:
         statement = f"SELECT {_COLUMNS} FROM agentrail.memory AS m WHERE m.own = %b AND m.id = %b"  # noqa: S608 - constants
-        key = _key_of(owner).encode(), entry_id.encode("utf-8", "surrogatepass")
+        key = key_of_owner(owner).encode(), entry_id.encode("utf-8", "surrogatepass")
         rows = self._run(lambda connection: run_statement(connection, statement, *key))
         return _entry_of(rows[0]) if rows else None
 
@@ -94,7 +94,7 @@ class PostgresRecall(PostgresTables):
         self, owner: MemoryOwner, query: str, tags: TagFilter = ANY_TAGS, *, limit: int = 5
     ) -> tuple[MemoryEntry, ...]:
         check_limit(limit, MAX_FOUND)
-        words, own = query_words(query), _key_of(owner)
+        words, own = query_words(query), key_of_owner(owner)
         lexemes = {word: _lexeme(own, word) for word in words}
 
         def read(connection: PostgresConnection) -> Sequence[PostgresRow]:
@@ -115,7 +115,7 @@ class PostgresRecall(PostgresTables):
         self, owner: MemoryOwner, vector: bytes, kind: str, tags: TagFilter = ANY_TAGS, *, limit: int
     ) -> tuple[MemoryEntry, ...]:
         """Return entries of similar meaning. See `VectorRecall.nearest`."""
-        own = _key_of(owner)
+        own = key_of_owner(owner)
         asked = " & ".join(_queries_of(own, tags))
         part = "FROM agentrail.memory AS m WHERE m.own = %b AND m.vector_kind = %b"
         key = own.encode(), kind.encode()
@@ -164,7 +164,7 @@ class PostgresRecall(PostgresTables):
         after: tuple[int, str] | None = None,
     ) -> tuple[MemoryEntry, ...]:
         check_limit(limit, MAX_LISTED)
-        own = _key_of(owner)
+        own = key_of_owner(owner)
         where, given = "m.own = %b", list[object]([own.encode()])
         if after is not None:
             where, given = f"{where} AND (m.at_ms, m.id) < (%b, %b)", [*given, after[0], after[1].encode()]
@@ -183,14 +183,10 @@ class PostgresRecall(PostgresTables):
 
     def _remove(self, condition: str, owner: MemoryOwner, *values: object) -> int:
         statement = f"DELETE FROM agentrail.memory WHERE own = %b{condition} RETURNING number"  # noqa: S608 - constants
-        key = _key_of(owner).encode()
+        key = key_of_owner(owner).encode()
         gone = len(self._run(lambda connection: run_statement(connection, statement, key, *values)))
         self._vectors.drop()
         return gone
-
-
-def _key_of(owner: MemoryOwner) -> str:
-    return owner_key(owner.tenant, owner.user)
 
 
 def _lexeme(own: str, word: str) -> str:

@@ -28,8 +28,8 @@ from agentrail.stores.words import (
     choose_words,
     cut_words,
     indexed,
+    key_of_owner,
     label_of,
-    owner_key,
     query_words,
 )
 
@@ -226,11 +226,6 @@ class SqliteRecall(SqliteCollection):
             _overwrite_words(connection)
         self._vectors.drop()
         return Forgotten(entries=entries, is_erased=file.empty_log())
-
-
-def key_of_owner(owner: MemoryOwner) -> str:
-    """Return the prefix of an owner's words, which is also the key of their rows."""
-    return owner_key(owner.tenant, owner.user)
 
 
 def _vectors_of(connection: apsw.Connection, own: str, kind: str) -> Sequence[tuple[int, bytes]]:

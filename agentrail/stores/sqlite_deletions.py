@@ -18,9 +18,10 @@ from agentrail.stores.append_rules import (
     check_left,
     check_trim,
     check_trim_has_snapshot,
+    checked_root,
 )
 from agentrail.stores.sqlite_nodes import fetch_node
-from agentrail.stores.sqlite_queries import kept_snapshots, known, known_root
+from agentrail.stores.sqlite_queries import kept_snapshots, known
 from agentrail.stores.sqlite_rows import (
     PUT_RECORD,
     check_witness,
@@ -45,7 +46,7 @@ def delete_tree(  # noqa: PLR0913 - the arguments of the port, and the clock
     lease: int,
     written_before_ms: int | None = None,
 ) -> int:
-    top = known_root(connection, scope, root)
+    top = checked_root(known(connection, scope, root))
     forks = connection.execute(
         """SELECT session FROM session WHERE likely(scope = ?1) AND root <> ?2 AND unlikely(forked_from IN
         (SELECT session FROM session WHERE root = ?2 AND likely(scope = ?1)))""",
@@ -103,7 +104,7 @@ _LET_GO: Final = "UPDATE session SET node = '', claimed_by = '' WHERE scope = ? 
 def erase_tree(  # noqa: PLR0913 - the arguments of the port, and the clock
     connection: apsw.Connection, scope: str, root: SessionId, why: str, *, now: int, lease: int
 ) -> Erasure:
-    top = known_root(connection, scope, root)
+    top = checked_root(known(connection, scope, root))
     tree = tree_of(connection, scope, root)
     owner = fetch_node(connection, top.node)
     check_left(root, [one.standing for one in tree], owner, now=now, lease=lease)

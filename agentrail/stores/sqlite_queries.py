@@ -8,7 +8,7 @@ from agentrail.abc.store import Filters, StoredSession, StoredSnapshot
 from agentrail.core.journal.record import Record
 from agentrail.errors import Trimmed
 from agentrail.messages import SessionId
-from agentrail.stores.append_rules import NEIGHBOURS, check_root, session_not_found
+from agentrail.stores.append_rules import NEIGHBOURS, session_not_found
 from agentrail.stores.sqlite_rows import (
     SESSION_COLUMNS,
     SNAPSHOT_COLUMNS,
@@ -67,12 +67,6 @@ def known(connection: apsw.Connection, scope: str, session: SessionId) -> Stored
         )
     ]
     raise session_not_found(session, beside)
-
-
-def known_root(connection: apsw.Connection, scope: str, session: SessionId) -> StoredSession:
-    there = known(connection, scope, session)
-    check_root(there)
-    return there
 
 
 def find_sessions(

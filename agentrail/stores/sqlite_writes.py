@@ -29,12 +29,13 @@ from agentrail.stores.append_rules import (
     check_quota,
     check_same_opening,
     check_take,
+    checked_root,
     decide_append,
     resets_deaths,
     takeover_record,
 )
 from agentrail.stores.sqlite_nodes import END_CLAIM, fetch_node
-from agentrail.stores.sqlite_queries import known, known_root
+from agentrail.stores.sqlite_queries import known
 from agentrail.stores.sqlite_rows import (
     PUT_RECORD,
     PUT_SESSION,
@@ -167,7 +168,7 @@ def _append_alone(
 
 def take_over_tree(connection: apsw.Connection, wanted: TakeOver, *, now: int, lease: int) -> Taken:
     scope, root, node = wanted.scope, wanted.root, wanted.node
-    top = known_root(connection, scope, root)
+    top = checked_root(known(connection, scope, root))
     claimed_by = connection.execute(
         "SELECT claimed_by FROM session WHERE scope = ? AND session = ?", (scope, root)
     ).get

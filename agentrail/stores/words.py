@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 from typing import Final
 
+from agentrail.abc.recall import MemoryOwner
 from agentrail.stores.porter_stemmer import stem
 
 MAX_QUERY_WORDS: Final = 32
@@ -84,6 +85,11 @@ def owner_key(*names: str) -> str:
     # 12,000 rows of 120 owners took 0.70 ms that way and take 0.32 ms. The index is 60 % larger.
     # JSON, so that no two lists of names have the same form. It can also encode lone surrogates.
     return hashlib.blake2b(json.dumps(names).encode(), digest_size=16).hexdigest()
+
+
+def key_of_owner(owner: MemoryOwner) -> str:
+    """Return the prefix of an owner's words, which is also the key of their rows."""
+    return owner_key(owner.tenant, owner.user)
 
 
 def label_of(tag: str) -> str:

@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 
 from agentrail.core.wire.normalize import mended
+from agentrail.structs import name_of_class
 
 
 def encode_plain(value: object) -> bytes:
@@ -12,12 +13,7 @@ def encode_plain(value: object) -> bytes:
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:
-        return _encoder.encode(mended(msgspec.to_builtins(value, enc_hook=_name_of_class)))
+        return _encoder.encode(mended(msgspec.to_builtins(value, enc_hook=name_of_class)))
 
 
-def _name_of_class(value: object) -> object:
-    # For example a `Secret` in a plugin's options: only the class name of an object may be shown.
-    return f"{type(value).__name__}(…)"
-
-
-_encoder: Final = msgspec.json.Encoder(enc_hook=_name_of_class)
+_encoder: Final = msgspec.json.Encoder(enc_hook=name_of_class)

@@ -10,6 +10,7 @@ from agentrail.core.stack.hook_outcome import Outcome, Unfit
 from agentrail.errors import ErrorInfo
 from agentrail.frozen import EMPTY, frozen_json
 from agentrail.messages import JsonObject
+from agentrail.structs import name_of_class
 
 LinkVerdict: TypeAlias = Literal[
     "won", "kept", "lost", "silent", "ignored", "waits", "failed", "failed_closed"
@@ -156,13 +157,9 @@ def _names_of(answer: Any) -> tuple[str, ...]:
 
 
 def _plain(value: Any) -> Any:
-    plain = msgspec.to_builtins(value, enc_hook=_name_of_class)
+    plain = msgspec.to_builtins(value, enc_hook=name_of_class)
     try:
         size = len(msgspec.json.encode(plain))
     except UnicodeEncodeError:  # half of a surrogate pair, which the sender replaces
         return plain
     return plain if size <= _SHOWN_BYTES else {"$cut": size}
-
-
-def _name_of_class(value: object) -> str:
-    return f"{type(value).__name__}(…)"  # a payload of an event may have any class, and nothing else about it is shown

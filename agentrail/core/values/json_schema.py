@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -25,6 +26,7 @@ from agentrail.core.values.bounded_schema import (
 from agentrail.core.values.patterns import NoPattern, effort_of
 from agentrail.frozen import MAX_CONTAINERS, FrozenDict, FrozenList, not_json
 from agentrail.messages import JsonObject, JsonValue
+from agentrail.otp.child_specs import is_whole
 
 # Validity of a JSON Schema, which may come from anywhere, and have any size. Pure.  The draft's meta-schema
 # needs a fifth of a millisecond for each part, which is seconds for a large schema. So each part is first
@@ -62,10 +64,6 @@ def _is_text(value: Any) -> bool:
 
 def _is_bound(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _is_flag(value: Any) -> bool:
@@ -109,8 +107,8 @@ _PLAINLY_FINE: Final[Mapping[str, _Check]] = MappingProxyType(
         **dict.fromkeys(("$comment", "$ref", "description", "format", "pattern", "title"), _is_text),
         **dict.fromkeys(("exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum"), _is_bound),
         "multipleOf": lambda value: _is_bound(value) and value > 0,
-        **dict.fromkeys(("maxItems", "maxLength", "maxProperties"), _is_count),
-        **dict.fromkeys(("minItems", "minLength", "minProperties"), _is_count),
+        **dict.fromkeys(("maxItems", "maxLength", "maxProperties"), partial(is_whole, at_least=0)),
+        **dict.fromkeys(("minItems", "minLength", "minProperties"), partial(is_whole, at_least=0)),
         **dict.fromkeys(("deprecated", "readOnly", "uniqueItems", "writeOnly"), _is_flag),
         "required": _are_names,
         **dict.fromkeys(("enum", "examples"), lambda value: isinstance(value, list | tuple)),
