@@ -3,7 +3,6 @@
 Alone imports both the runtime and the adapters, and reads the environment.
 """
 
-import difflib
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
@@ -36,6 +35,7 @@ from agentrail.errors import (
     Trimmed,
 )
 from agentrail.errors.advice import Advice, advise
+from agentrail.errors.name_guesses import near_name
 from agentrail.messages import SessionId
 from agentrail.otp.field_rules import all_items, misfits
 from agentrail.otp.guarded_calls import repr_of
@@ -555,9 +555,9 @@ def provider_of(model: str, *, has_profiles: bool = False) -> str:
     if not colon:
         start = model[:200]
         head, slash, tail = start.partition("/")
-        near = difflib.get_close_matches(head, PROVIDERS, n=1)
-        if near and (slash or near[0] == "demo"):
-            meant: str | None = f"{near[0]}:{tail}"
+        near = near_name(head, PROVIDERS, "{}")
+        if near and (slash or near == "demo"):
+            meant: str | None = f"{near}:{tail}"
         else:
             meant = likely_model(start, DEFAULT_MODELS)
         guess = "" if meant is None else f" {advise(Advice.MODEL_WITHOUT_PROVIDER, model=meant)}"
@@ -575,8 +575,7 @@ def provider_of(model: str, *, has_profiles: bool = False) -> str:
 
 
 def _guess_for_provider(name: str, rest: str) -> str:
-    near = difflib.get_close_matches(name, PROVIDERS, n=1)
-    provider = near[0] if near else likely_provider(name)
+    provider = near_name(name, PROVIDERS, "{}") or likely_provider(name)
     # The colon in `llama3.2:3b` belongs to the model.
     meant = f"{provider}:{rest}" if provider is not None else likely_model(f"{name}:{rest}", {})
     if meant is None:

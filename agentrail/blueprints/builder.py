@@ -30,7 +30,7 @@ from agentrail.core.stack.loaded_stack import PluginEntry, load_plugin
 from agentrail.errors import AgentrailError, OptionError, PluginError
 from agentrail.errors.name_guesses import guess_name, near_name
 from agentrail.named_modules import NAMED_MODULES
-from agentrail.otp.crash_text import describe_bug
+from agentrail.otp.crash_text import describe_bug, describe_crash
 from agentrail.otp.guarded_calls import call_guarded
 from agentrail.plugins.base import Plugin
 from agentrail.providers.options import ProviderOptions
@@ -420,7 +420,9 @@ def import_name(name: str, folder: str) -> Any:
     def refuse(error: BaseException) -> NoReturn:
         if isinstance(error, OptionError):
             raise error
-        raise OptionError([f"module {module!r}: {describe_bug(error)}"]) from error
+        is_missing = isinstance(error, ModuleNotFoundError) and error.name == module  # not raised by its code
+        describe = describe_crash if is_missing else describe_bug
+        raise OptionError([f"module {module!r}: {describe(error)}"]) from error
 
     imported = call_guarded(refuse, _imported, module, folder)
     if not hasattr(imported, attribute):

@@ -1,6 +1,5 @@
 """`CommandRegistry`: all commands by name. Immutable: adding commands returns a new registry."""
 
-import difflib
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
@@ -18,6 +17,7 @@ from agentrail.commands.slash_command import (
 )
 from agentrail.core.values.source_prompt import SourcePrompt
 from agentrail.errors import CommandError, OptionError, UnknownCommand
+from agentrail.errors.name_guesses import near_name
 
 MAX_REGISTERED: Final = 2_000
 
@@ -99,9 +99,7 @@ class CommandRegistry:
         found = next((one for one in self.commands if one.name == wanted), None)
         if found is not None:
             return found
-        near = next(
-            iter(difflib.get_close_matches(wanted[:80], [one.name for one in self.commands], n=1)), None
-        )
+        near = near_name(wanted, [one.name for one in self.commands], "{}") or None
         hint = f"did you mean /{near}?" if near is not None else "/help lists all commands"
         message = f"there is no command /{wanted:.80}: {hint}"
         raise UnknownCommand(message, name=wanted, near=near)

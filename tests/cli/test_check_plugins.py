@@ -119,7 +119,7 @@ async def test_bad_input_is_told_before_anything_is_tried(folder):
         ("mine:GOOD --examples 0", "--examples is 0: expected 1 or more"),
         ("mine", "'mine' is not package.module:NAME"),
         ("mine:NOBODY", "'mine' has no 'NOBODY'"),
-        ("nowhere:STACK", "module 'nowhere': ModuleNotFoundError"),
+        ("nowhere:STACK", "module 'nowhere': ModuleNotFoundError: No module named 'nowhere'.\n"),
         ("raises:STACK", "module 'raises': ZeroDivisionError: division by zero"),
         ("misspelt:STACK", "module 'misspelt': AttributeError: module 'math' has no attribute 'pie'"),
         ("no_python:STACK", "module 'no_python': SyntaxError: "),
