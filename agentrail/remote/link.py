@@ -147,7 +147,7 @@ class RemoteLink:
         if reading.standing == "paused" or reading.fault is not None:
             self._of_session.pop(reading.session_id, None)
         else:
-            self._unsubscribe(reading, self._free(reading.session_id))
+            self._unsubscribe(reading)
 
     async def wait_stirred(self, reading: RemoteReading) -> None:
         if reading.frame_id in self._stirs:
@@ -189,23 +189,24 @@ class RemoteLink:
             self._outbox.append(frame_id)
             self._has_out.set()
 
-    def _unsubscribe(self, reading: RemoteReading, on_done: Callable[[], None]) -> None:
+    def _unsubscribe(self, reading: RemoteReading) -> None:
+        """Unsubscribe at the server. Its confirmation resumes a slow reader, or frees the session of one that left."""
+        left = self._leaving[reading.session_id] = trio.Event()
+
+        def stopped() -> None:
+            self._leaving.pop(reading.session_id, None)
+            if reading.frame_id in self._readings:
+                self._stir(reading)
+            else:
+                self._of_session.pop(reading.session_id, None)
+            left.set()
+
         if self._connected_at is None:  # it was lost with the connection
-            on_done()
+            stopped()
             return
         frame_id = self._next_id()
         frame = command_frame("unsubscribe", frame_id, reading.session_id, {})
-        self._owe(frame_id, _Owed(frame=frame, repeats=False, on_done=on_done))
-
-    def _free(self, session_id: str) -> Callable[[], None]:
-        left = self._leaving[session_id] = trio.Event()
-
-        def free() -> None:
-            self._of_session.pop(session_id, None)
-            self._leaving.pop(session_id, None)
-            left.set()
-
-        return free
+        self._owe(frame_id, _Owed(frame=frame, repeats=False, on_done=stopped))
 
     def _frame_of(self, frame_id: int) -> bytes | None:
         owed = self._owed.get(frame_id)
@@ -327,7 +328,7 @@ class RemoteLink:
                 if reading is None or reading.frame_id not in self._readings:
                     return
                 if reading.take_event(event):
-                    self._unsubscribe(reading, self._let_go_on(reading))
+                    self._unsubscribe(reading)
                 self._stir(reading)
             case "subscribed":
                 if isinstance(frame.id, int) and frame.id in self._readings:
@@ -345,19 +346,6 @@ class RemoteLink:
                     reading.dropped_deltas += frame.dropped
             case _:
                 pass  # `pong`, `closing`, frames of newer servers: their arrival is enough
-
-    def _let_go_on(self, reading: RemoteReading) -> Callable[[], None]:
-        left = self._leaving[reading.session_id] = trio.Event()
-
-        def stopped() -> None:
-            self._leaving.pop(reading.session_id, None)
-            left.set()
-            if reading.frame_id in self._readings:
-                self._stir(reading)
-            else:  # its reader has left
-                self._of_session.pop(reading.session_id, None)
-
-        return stopped
 
     def _answer(self, frame_id: int, reply: ServerFrame | None) -> None:
         owed = self._owed.pop(frame_id, None)
