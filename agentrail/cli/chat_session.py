@@ -56,8 +56,10 @@ from agentrail.errors import (
     CommandError,
     OptionError,
     RemoteRefused,
+    RequestRefused,
     SessionDown,
     StillNeeded,
+    StoreError,
     Unreachable,
     YourMove,
 )
@@ -221,7 +223,7 @@ _ANSWER_SECONDS: Final = 10.0
 
 _TOOLS_SECONDS: Final = 3.0
 
-_TOLD: Final = (YourMove, RemoteRefused, Unreachable)
+_TOLD: Final = (YourMove, RemoteRefused, RequestRefused, StoreError, Unreachable)
 """Errors that are shown while the chat continues: a server that rate-limits for a minute still has the session."""
 _MAX_WAITING_EVENTS: Final = 100_000
 """Maximum events that the terminal may lag behind before the chat ends."""

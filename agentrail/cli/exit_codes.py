@@ -64,12 +64,11 @@ def describe_failure(error: ErrorInfo) -> str:
 
 def describe_error(error: AgentrailError) -> str:
     """Describe an error of a request. The message contains the advice, except for errors of a server."""
-    said = str(error).rstrip(".")
-    if not isinstance(error, RemoteRefused):
-        return end_sentence(f"{said}.")
-    advice = error.hint or ""
-    if error.retry_after_seconds is not None:
-        advice = f"try again in {error.retry_after_seconds:g} s"
+    said, advice = str(error).rstrip("."), "; ".join(getattr(error, "__notes__", ()))
+    if isinstance(error, RemoteRefused):
+        advice = error.hint or ""
+        if error.retry_after_seconds is not None:
+            advice = f"try again in {error.retry_after_seconds:g} s"
     return end_sentence(f"{said}. {WHAT_TO_DO}{advice.rstrip('.')}." if advice else f"{said}.")
 
 

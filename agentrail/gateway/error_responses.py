@@ -15,6 +15,7 @@ from agentrail.errors import (
     CursorAhead,
     CycleFailed,
     DayBudgetSpent,
+    Erased,
     ErrorInfo,
     HeldBy,
     JournalDrifted,
@@ -357,6 +358,23 @@ def _known_code(kind: type[AgentrailError]) -> str:
     )
 
 
+_SENT: Final[Mapping[type[AgentrailError], tuple[str, ...]]] = MappingProxyType(
+    {
+        AttachmentInvalid: ("index",),
+        Erased: ("seq",),
+        HeldBy: ("node", "address"),
+        JournalDrifted: ("seq", "operation", "plugin"),
+        ProfileMismatch: ("agent_id",),
+        SessionIsChild: ("root_id",),
+        SubscriberTooSlow: ("resume_after",),
+        Trimmed: ("first",),
+        UnknownCommand: ("name", "near"),
+        UnknownTool: ("names",),
+    }
+)
+"""Attributes that are sent under their own names. A client fills the parameters of the class with them."""
+
+
 def _more_of(error: AgentrailError) -> JsonObject:
     match error:
         case AlreadyResolved(status=status, by=by, at_ms=at_ms, user=user):
@@ -366,28 +384,14 @@ def _more_of(error: AgentrailError) -> JsonObject:
             return {"decided": {"how": "timeout", "by": "timeout", "at_ms": at_ms, "user": None}}
         case CursorAhead(positions=positions):
             return {"last_seq": max(positions.values(), default=0)}
-        case AttachmentInvalid(index=index):
-            return {"index": index}
-        case ProfileMismatch(agent_id=agent_id):
-            return {"agent_id": agent_id}
-        case SessionIsChild(root_id=root_id):
-            return {"root_id": root_id}
-        case HeldBy(node=node, address=address):
-            return {"node": node, "address": address}
-        case SubscriberTooSlow(resume_after=resume_after):
-            return {"resume_after": resume_after}
-        case UnknownCommand(name=name, near=near):
-            return {"name": name, "near": near}
-        case UnknownTool(names=names):
-            return {"names": list(names)}
-        case Trimmed(first=first):
-            return {"first": first}
-        case JournalDrifted(seq=seq, operation=operation, plugin=plugin):
-            return {"seq": seq, "operation": operation[:MAX_MESSAGE_CHARACTERS], "plugin": plugin}
         case ProviderError(code=code):
             return {"cause": code}
         case _:
-            return EMPTY
+            sent = next((names for kind, names in _SENT.items() if isinstance(error, kind)), ())
+            bound = MAX_MESSAGE_CHARACTERS
+            return {
+                name: told[:bound] if isinstance(told := getattr(error, name), str) else told for name in sent
+            }
 
 
 def _wait_of(error: AgentrailError) -> dict[str, str]:

@@ -1,18 +1,21 @@
 """Exceptions from a server's replies: by its code, each becomes the class that a local session would raise. Pure."""
 
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from agentrail import errors
 from agentrail.errors import AgentrailError, ErrorInfo, ProviderError, RemoteRefused
 
-T = TypeVar("T")
-
 
 def _all_classes() -> dict[str, type[AgentrailError]]:
     classes = [one for one in vars(errors).values() if isinstance(one, type)]
-    return {one.code: one for one in classes if issubclass(one, AgentrailError) and one is not AgentrailError}
+    found = {one.code: one for one in classes if issubclass(one, AgentrailError)}
+    del found[AgentrailError.code], found[RemoteRefused.code]
+    return {**found, "not_owner": errors.HeldBy}
 
 
 CLASS_OF_CODE: Final[Mapping[str, type[AgentrailError]]] = MappingProxyType(_all_classes())
@@ -21,20 +24,82 @@ CLASS_OF_CODE: Final[Mapping[str, type[AgentrailError]]] = MappingProxyType(_all
 Told: TypeAlias = Mapping[str, Any]
 """The `error` of a reply, or the status of a request."""
 
+_EMPTY: Final[tuple[object, ...]] = (None, "", 0, (), {})
+"""Values of an attribute that the server did not state: the first that fits its type."""
+
 
 def error_of_reply(told: Told, session_id: str | None) -> AgentrailError:
+    """Return the error as its class, with the server's remedy as a note. An unknown code is a `RemoteRefused`."""
     code, message = str(told.get("code", "internal")), str(told.get("message", "the server refused it"))
-    make = _MAKERS.get(code)
-    if make is not None:
-        return make(message, told, session_id or "")
-    if code == "provider_failed":
-        cause = CLASS_OF_CODE.get(str(told.get("cause")))
-        if cause is not None and issubclass(cause, ProviderError):
-            return cause(message)
-    kind = CLASS_OF_CODE.get(code)
-    if kind is not None and (issubclass(kind, ProviderError) or kind.__init__ is AgentrailError.__init__):
-        return kind(message)
-    return RemoteRefused(message, code=code, more=told)
+    refused = RemoteRefused(message, code=code, more=told)
+    is_provider = code == "provider_failed"
+    named = str(told.get("cause")) if is_provider else code
+    kind = errors.CycleFailed if is_provider and "text" in told else CLASS_OF_CODE.get(named)
+    # Only a `RemoteRefused` carries the body that a host plugin answered with.
+    if (
+        kind is None
+        or "body" in told
+        or (is_provider and not issubclass(kind, ProviderError | errors.CycleFailed))
+    ):
+        return refused
+    try:
+        error = _error_of(kind, message, refused, session_id or "")
+    except TypeError:  # of an actor, whose exit reason stays in its process
+        return refused
+    if refused.hint is not None:
+        error.add_note(refused.hint)
+    return error
+
+
+def _error_of(
+    kind: type[AgentrailError], message: str, refused: RemoteRefused, session_id: str
+) -> AgentrailError:
+    """Make an error with the parameters of its class: named in the reply, known from it, or else empty."""
+    told, wait = refused.more, refused.retry_after_seconds
+    own, place = message.partition(": ")[2] or None, told.get("last_seq", told.get("resume_after"))
+    known: dict[str, tuple[object, ...]] = {
+        "error": (
+            ErrorInfo(code=str(told.get("cause", kind.code)), message=message, retry_after_seconds=wait),
+        ),
+        "faults": ([message],),
+        "message": (message,),
+        "positions": ({session_id: place}, {session_id: 0}),
+        "reason": (own, message),
+        "retry_after_seconds": (wait,),
+        "session_id": (session_id,),
+    }
+    if issubclass(kind, ProviderError):
+        known["status"] = ()  # the server's own is not the vendor's
+    decided = told.get("decided")
+    said = {**(decided if isinstance(decided, Mapping) else {}), **told}
+    given = {
+        name: _first_fit(
+            one.annotation, (*known.get(name, [said[name]] if name in said else ()), *_left_out(one))
+        )
+        for name, one in _parameters(kind).items()
+    }
+    error = kind(**given) if given else kind(message)
+    if message not in str(error):
+        error.args = (message,)
+    return error
+
+
+def _parameters(kind: type[AgentrailError]) -> Mapping[str, inspect.Parameter]:
+    is_plain = kind.__init__ is AgentrailError.__init__
+    return MappingProxyType({}) if is_plain else inspect.signature(kind).parameters
+
+
+def _left_out(one: inspect.Parameter) -> tuple[object, ...]:
+    return _EMPTY if one.default is one.empty else (one.default,)
+
+
+def _first_fit(annotation: Any, candidates: Iterable[object]) -> object:
+    for one in candidates:
+        try:
+            return msgspec.convert(one, annotation)
+        except msgspec.ValidationError:
+            continue
+    raise AssertionError(annotation)
 
 
 def error_of_failure(told: Told) -> errors.CycleFailed:
@@ -46,69 +111,3 @@ def error_of_failure(told: Told) -> errors.CycleFailed:
         retry_after_seconds=error.get("retry_after_seconds"),
     )
     return errors.CycleFailed(info, text=str(told.get("text", "")))
-
-
-def _reason_in(message: str) -> str:
-    _, parted, reason = message.partition(": ")
-    return reason if parted and message.startswith("session ") else message
-
-
-def _cursor_ahead(message: str, told: Told, session_id: str) -> AgentrailError:
-    return errors.CursorAhead([message], positions={session_id: _typed(told, "last_seq", int) or 0})
-
-
-def _budget_spent(message: str, told: Told, _: str) -> AgentrailError:
-    wait = str(told.get("retry_after", ""))
-    return errors.DayBudgetSpent(message, retry_after_seconds=float(wait) if wait.isdecimal() else 0.0)
-
-
-def _resolved(message: str, told: Told, _: str) -> AgentrailError:
-    return errors.AlreadyResolved(
-        message,
-        status=str(told.get("status")),
-        by=str(told.get("by")),
-        at_ms=_typed(told.get("decided"), "at_ms", int),
-        user=_typed(told.get("decided"), "user", str),
-    )
-
-
-def _expired(message: str, told: Told, _: str) -> AgentrailError:
-    return errors.ApprovalExpired(message, at_ms=_typed(told.get("decided"), "at_ms", int))
-
-
-def _typed(told: object, name: str, kind: type[T]) -> T | None:
-    found = told.get(name) if isinstance(told, Mapping) else None
-    return found if type(found) is kind else None
-
-
-_MAKERS: Final[Mapping[str, Callable[[str, Told, str], AgentrailError]]] = MappingProxyType(
-    {
-        "already_resolved": _resolved,
-        "approval_expired": _expired,
-        "already_started": lambda message, _, __: errors.AlreadyStarted(message, handle=None),
-        "budget": _budget_spent,
-        "cursor_ahead": _cursor_ahead,
-        "id_invalid": lambda message, _, __: errors.IdInvalid([message]),
-        "option_error": lambda message, _, __: errors.OptionError([message]),
-        "profile_mismatch": lambda message, told, _: errors.ProfileMismatch(
-            message, agent_id=str(told.get("agent_id", ""))
-        ),
-        "prompt_rejected": lambda message, _, __: errors.PromptRefused(message.partition(": ")[2] or message),
-        "session_ended": lambda message, _, session_id: errors.SessionDown(session_id, _reason_in(message)),
-        "session_is_child": lambda message, told, _: errors.SessionIsChild(
-            message, root_id=str(told.get("root_id", ""))
-        ),
-        "session_refused": lambda message, _, session_id: errors.SessionRefused(
-            session_id, _reason_in(message)
-        ),
-        "session_rested": lambda message, _, session_id: errors.SessionRested(session_id, message),
-        "session_unknown": lambda message, told, _: errors.SessionUnknown(message, hint=told.get("hint")),
-        "trimmed": lambda _, told, session_id: errors.Trimmed(
-            session_id, first=_typed(told, "first", int) or 0
-        ),
-        "command_unknown": lambda message, told, _: errors.UnknownCommand(
-            message, name=str(told.get("name", "")), near=told.get("near")
-        ),
-        "unknown_tool": lambda message, told, _: errors.UnknownTool(message, names=told.get("names", ())),
-    }
-)

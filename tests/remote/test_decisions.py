@@ -8,7 +8,7 @@ from hypothesis import example, given, strategies as st
 
 from agentrail import errors, websockets
 from agentrail.errors import AgentrailError, OptionError, RemoteRefused
-from agentrail.gateway.error_responses import answer_to
+from agentrail.gateway.error_responses import ERROR_ANSWERS, answer_to
 from agentrail.gateway.socket_frames import refusal_frame
 from agentrail.remote.dialer import address_of, decide_after, reconnect_seconds
 from agentrail.remote.error_codes import CLASS_OF_CODE, error_of_reply
@@ -127,6 +127,78 @@ def test_errors_of_one_sentence_come_back_as_their_class():
         assert isinstance(
             back, RemoteRefused | errors.HostDraining | errors.SessionUnknown | errors.HeldBy
         ), kind
+
+
+ALL = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, AgentrailError)]
+
+JOINED = {
+    errors.HookTimeout: "its code is that of every plugin failure",
+    errors.SessionNotFound: "its code is that of an id of another owner",
+    errors.StoreInUse: "a caller is told only that the store is unavailable",
+    errors.SupervisorClosed: "a caller is told only that the server shuts down",
+}
+"""Errors that a caller can fix, but that a server joins with another one."""
+
+FILLED = {
+    "answers": ["approve('a-1')"],
+    "error": errors.ErrorInfo(code="rate_limited", message="slow down"),
+    "faults": ["wrong"],
+    "names": ("a", "b"),
+    "positions": {"s-1": 7},
+    "reason": "a reason: with a colon",
+    "resume_after": 7,
+    "session_id": "s-1",
+}
+SECRET = {
+    errors.AlreadyStarted: ["handle"],
+    errors.CycleWaiting: ["pending"],
+    errors.Fenced: ["durable_up_to"],
+    errors.HeldBy: ["seen_ago_ms"],
+    errors.JournalBehind: ["have", "acknowledged"],
+    errors.SessionRested: ["reason"],
+    errors.StillNeeded: ["by"],
+    errors.StoreTooNew: ["found", "known"],
+    errors.Unrevivable: ["missing"],
+}
+"""Attributes that a server does not tell a caller, so they are empty."""
+
+
+def filled(kind):
+    """Make an error with each parameter of its class."""
+    if kind.__init__ is AgentrailError.__init__:
+        return kind("what to do")
+    given = {}
+    for name, one in inspect.signature(kind).parameters.items():
+        usual = 3 if "int" in str(one.annotation) else 3.0 if "float" in str(one.annotation) else "some"
+        given[name] = FILLED.get(name, usual)
+    if issubclass(kind, errors.ProviderError):
+        given = {"message": "too busy", "retry_after_seconds": 3.0}
+    if kind is errors.RequestRefused:
+        given = {"status": 402, "message": "no money"}
+    return kind(**given)
+
+
+@pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
+def test_each_error_comes_back_as_its_class_or_is_hidden_for_a_reason(kind):
+    """So `except Erased:` holds for a local and a remote session alike; what went wrong inside a server stays there."""
+    if ERROR_ANSWERS.get(kind.code, ERROR_ANSWERS["internal"]).code == "internal":
+        back = through_a_socket(kind.__new__(kind, "a secret of the server"))
+        assert (type(back), back.code, "secret" in str(back)) == (RemoteRefused, "internal", False)
+        return
+    error = filled(kind)
+    back = through_a_socket(error)
+    if kind in JOINED:
+        assert type(back) is not kind
+        return
+    assert type(back) is kind
+    ours, theirs = vars(error), vars(back)
+    untold = {"faults", "status", *SECRET.get(kind, ())}
+    assert {key: theirs[key] for key in ours if key not in untold} == {
+        key: ours[key] for key in ours if key not in untold
+    }
+    assert not any(theirs[key] for key in SECRET.get(kind, ()) if key != "reason")
+    hint = answer_to(error).hint
+    assert getattr(back, "__notes__", []) == ([] if hint is None else [hint])
 
 
 def through_a_socket(error):
