@@ -121,6 +121,7 @@ class RequestStanding(RequestFacts, frozen=True, kw_only=True):
         cycle: The session's running cycle, its own or another's, as of the last event read.
         is_joined: Whether a cycle that its own prompt did not start handles it: it was taken as a decision, or steered.
         is_given_up: Whether the session was given up. Prompts dropped after that have failed.
+        abort_reason: Reason of the abort that ended the last cycle of another request, None once the next one starts.
     """
 
     ref: PromptRef
@@ -129,6 +130,7 @@ class RequestStanding(RequestFacts, frozen=True, kw_only=True):
     cycle: PromptRef | None = None
     is_joined: bool = False
     is_given_up: bool = False
+    abort_reason: str | None = None
 
     def __repr__(self) -> str:
         return f"RequestStanding(ref={self.ref!r}, status={self.status!r}, seq={self.seq})"
@@ -158,7 +160,8 @@ def _of_prompts(standing: RequestStanding, event: Event) -> RequestStanding:
             # Also a steer that no cycle read: from now on it is a prompt with its own cycle.
             return replace(standing, status="queued")
         case PromptDropped(ref=one) if one == ref:
-            return replace(standing, status="failed" if standing.is_given_up else "dropped")
+            status: RequestStatus = "failed" if standing.is_given_up else "dropped"
+            return replace(standing, status=status, reason=standing.abort_reason)
         case PromptRejected(ref=one, reason=reason) if one == ref:
             return replace(standing, status="refused", reason=reason)
         case PromptTaken(ref=one) if one == ref:
@@ -175,7 +178,7 @@ def _of_cycles(standing: RequestStanding, event: Event) -> RequestStanding:
         case AgentStart(ref=ref):
             if ref == standing.ref:
                 return replace(standing, status="running", cycle=ref, is_kept=True)
-            return replace(standing, cycle=ref)
+            return replace(standing, cycle=ref, abort_reason=None)
         case AgentSuspended(waiting=waiting) if standing.is_at_work:
             return replace(standing, status="waiting", pending=waiting)
         case AgentResumed() if standing.status == "waiting":
@@ -199,7 +202,8 @@ def _behind_end(standing: RequestStanding, event: AgentEnd | AgentAbort | AgentE
     # not the order alone.
     ended = standing.cycle if event.ref is None else event.ref
     if not standing.is_joined and ended != standing.ref:
-        return standing if ended is None else replace(standing, cycle=None)
+        why = event.reason if isinstance(event, AgentAbort) else None  # it may clear the queue too
+        return replace(standing, cycle=None, abort_reason=why)
     over = replace(standing, cycle=None, pending=())
     match event:
         case AgentEnd(stop_reason=why):
@@ -289,7 +293,7 @@ class RequestRecord(RequestFacts, frozen=True, kw_only=True):
         context_window: Context window as in the profile, otherwise the model's known value. None if unknown.
         stop_reason: Why its cycle finished. None for any other end.
         error: Why it failed.
-        reason: Why it was aborted or refused.
+        reason: Why it was aborted, refused or dropped.
         pending: Pending approvals and questions while it is `waiting`.
     """
 

@@ -121,8 +121,10 @@ def answer_in(told: Mapping[str, Any], session_id: str) -> str:
             return str(told.get("text", ""))
         case "aborted" if told.get("stop_reason") == "superseded":
             return str(told.get("text", ""))  # its own caller gets the answer so far
-        case "aborted" | "dropped":
+        case "aborted":
             raise CycleAborted(reason)
+        case "dropped":
+            raise CycleAborted(reason or "the prompt was taken out of the queue")
         case "failed":
             raise error_of_failure(told)
         case "refused":

@@ -1,6 +1,6 @@
 """The events of one cycle of a session on a server, and its end, as the caller reads them, and where the last cycle began. Trio."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
@@ -12,7 +12,7 @@ from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.policy.tags import rest_of
 from agentrail.core.session.receipts import PromptReceipt
 from agentrail.core.session.views import Status
-from agentrail.errors import AgentrailError, EventMissed, SessionDown, YourMove
+from agentrail.errors import AgentrailError, SessionDown, SessionRested, YourMove
 from agentrail.events import (
     AgentEnd,
     AgentStart,
@@ -32,10 +32,12 @@ from agentrail.events import (
 from agentrail.messages import AssistantMessage, Content, PromptRef
 from agentrail.remote.command_results import answer_in
 from agentrail.remote.remote_subscription import Subscribing
-from agentrail.runtime.cycle_reply import CycleReply, TurnsApart, raise_failure, reply_of_cycle
+from agentrail.runtime.cycle_reply import CycleReply, TurnsApart, reply_of_cycle
 from agentrail.runtime.cycle_stream import CYCLE_ENDS, ENDS, OnLeave
-from agentrail.runtime.event_waits import decide_beginning, decide_wait
+from agentrail.runtime.event_subscription import number_of
+from agentrail.runtime.event_waits import MeantEvent, decide_beginning
 from agentrail.runtime.session_monitor import SessionGone
+from agentrail.wire.server_frames import MAX_CURSOR
 
 _OF_PROMPTS: Final = (PromptReceived, PromptQueued, AgentStart, PromptTaken, PromptRejected, PromptDropped)
 _LEAVE_SECONDS: Final = 5.0
@@ -43,6 +45,8 @@ _LEAVE_SECONDS: Final = 5.0
 
 
 class CycleSource(Subscribing, Protocol):
+    async def status(self) -> Status: ...
+
     async def prompt(
         self, content: Content, *, client_id: str | None = None, settings: PromptSettings | None = None
     ) -> PromptReceipt: ...
@@ -215,8 +219,7 @@ class RemoteCycle:
             return
         receipt = self._sent()
         try:
-            told = await self._session.wait_for_request(str(receipt.request_id))
-            text = answer_in(told, self._session.session_id)
+            text = await answer_of(self._session, receipt.request_id)
         except AgentrailError as error:
             self._reply = error
             return
@@ -226,6 +229,13 @@ class RemoteCycle:
             return
         said = [one.text for one in end.messages if isinstance(one, AssistantMessage) and one.text.strip()]
         self._reply = reply_of_cycle(end, text, said, self._from)
+
+
+async def answer_of(session: CycleSource, request_id: str | None) -> str:
+    told = await session.wait_for_request(str(request_id))
+    if told.get("status") == "dropped":
+        await session.status()  # raises if its session has ended: a local caller is told that
+    return answer_in(told, session.session_id)
 
 
 async def read_to_end(cycle: RemoteCycle) -> CycleReply[str]:
@@ -248,22 +258,19 @@ class RemoteMonitor:
 
         Cancellation: The end is not lost. Call it again.
         """
-        name, incarnation, reason = self._session.session_id, 1, "ended"
+        incarnation, reason = 1, "ended"
         try:
             async with self._session.subscribe(kinds=[SessionRestarted, SessionEnd], deltas=False) as events:
                 if events.snapshot is not None:
                     incarnation = events.snapshot.status.restarts + 1
                 async for event in events:
-                    match event:
-                        case SessionRestarted():
-                            incarnation = event.incarnation
-                        case SessionEnd():
-                            reason = event.reason
-                        case _:
-                            pass
+                    if isinstance(event, SessionRestarted):
+                        incarnation = event.incarnation
+                    elif isinstance(event, SessionEnd):
+                        reason = event.reason
         except SessionDown as down:
             reason = down.reason
-        return SessionGone(session_id=name, reason=reason, incarnation=incarnation)
+        return SessionGone(session_id=self._session.session_id, reason=reason, incarnation=incarnation)
 
 
 # --- the beginning of the running or last cycle
@@ -272,31 +279,34 @@ _LOOKED_AT_FIRST: Final = 256
 """Number of last events to read first in search of the cycle's start, then four times as many."""
 
 
-class Looked(Subscribing, Protocol):
-    async def status(self) -> Status: ...
-
-
-async def find_event(session: Looked, what: type[Event] | Callable[[Event], bool]) -> Event:
-    meant = decide_wait(what)
-    status = await session.status()
-    after = status.last_seq if _is_coming(status) else await _find_beginning(session, status)
+async def find_event(session: CycleSource, meant: MeantEvent) -> Event:
+    try:
+        status = await session.status()
+    except SessionRested:
+        raise
+    except SessionDown:  # its events can still be read
+        kept = await _read_between(session, 0, MAX_CURSOR)
+        start = decide_beginning(kept)[0]
+        of_cycle = [] if start is None else [one for one in kept if number_of(one) > start]
+        found = next(filter(meant.found, of_cycle), None)
+        if found is None:
+            raise
+        return found
+    after = status.last_seq if _is_coming(status) else decide_beginning(await _read_back(session, status))[0]
     if after is None:
         after = status.last_seq
         if _is_idle(status):
-            raise EventMissed(_missed("there has been no cycle yet", meant.name))
+            meant.refuse("there has been no cycle yet")
     async with session.subscribe(after=after) as events:
         async for event in events:
-            if meant.is_meant(event):
+            if meant.found(event):
                 return event
-            if isinstance(event, AgentEnd):
-                raise EventMissed(_missed("the cycle finished", meant.name))
-            raise_failure(event)
             if isinstance(event, EventsLost) and _is_idle(await session.status()):
-                raise EventMissed(_missed("the events of the cycle are no longer kept", meant.name))
+                meant.refuse("the events of the cycle are no longer kept")
     raise SessionDown(session.session_id, "ended")
 
 
-async def last_request_id(session: Looked) -> str | None:
+async def last_request_id(session: CycleSource) -> str | None:
     """Return the request of the running, next or last cycle, or None if there was no cycle, or no request started it."""
     status = await session.status()
     if _is_coming(status):
@@ -309,11 +319,7 @@ async def last_request_id(session: Looked) -> str | None:
     return started[-1].request_id if started else None
 
 
-async def _find_beginning(session: Looked, status: Status) -> int | None:
-    return decide_beginning(await _read_back(session, status))[0]
-
-
-async def _read_back(session: Looked, status: Status) -> Sequence[Event]:
+async def _read_back(session: CycleSource, status: Status) -> Sequence[Event]:
     width, last = _LOOKED_AT_FIRST, status.last_seq
     while True:
         events = await _read_between(session, max(0, last - width), last)
@@ -322,7 +328,7 @@ async def _read_back(session: Looked, status: Status) -> Sequence[Event]:
         width *= 4
 
 
-async def _read_between(session: Looked, after: int, last: int) -> list[Event]:
+async def _read_between(session: CycleSource, after: int, last: int) -> list[Event]:
     found: list[Event] = []
     if after >= last:
         return found
@@ -345,7 +351,3 @@ def _is_coming(status: Status) -> bool:
 
 def _is_idle(status: Status) -> bool:
     return status.phase == "idle" and not status.suspended and not status.queued
-
-
-def _missed(why: str, name: str) -> str:
-    return f"{why}, and no {name} came: prompt first, and wait while the cycle runs; or subscribe, for events outside of a cycle"

@@ -25,7 +25,6 @@ from agentrail.messages import Content, Message, SessionId, Text, TraceContext
 from agentrail.remote.command_results import (
     ENDED_STATUSES,
     RemoteCommandAnswer,
-    answer_in,
     read_command_answer,
     read_command_rows,
     read_journal_page,
@@ -39,7 +38,14 @@ from agentrail.remote.command_results import (
 from agentrail.remote.frame_codec import object_in
 from agentrail.remote.link import Links
 from agentrail.remote.read_position import RemoteReading
-from agentrail.remote.remote_cycle import RemoteCycle, RemoteMonitor, find_event, last_request_id, read_to_end
+from agentrail.remote.remote_cycle import (
+    RemoteCycle,
+    RemoteMonitor,
+    answer_of,
+    find_event,
+    last_request_id,
+    read_to_end,
+)
 from agentrail.remote.remote_subscription import RemoteSubscription
 from agentrail.runtime.arguments import (
     decide_blocks,
@@ -59,6 +65,7 @@ from agentrail.runtime.cycle_calls import CycleCalls, CycleQuestion
 from agentrail.runtime.cycle_reply import CycleReply
 from agentrail.runtime.cycle_stream import OnLeave
 from agentrail.runtime.event_subscription import decide_terms
+from agentrail.runtime.event_waits import decide_wait
 from agentrail.runtime.file_restore import Rewound
 from agentrail.runtime.journal_state import JournalEntry, PastState, fault_of_number
 from agentrail.runtime.session_calls import SessionCalls, check_arguments
@@ -305,7 +312,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
 
     async def _ask(self, asked: CycleQuestion) -> str:
         receipt = await self.prompt(asked.content, client_id=asked.client_id, settings=asked.settings)
-        return answer_in(await self.wait_for_request(str(receipt.request_id)), self._session_id)
+        return await answer_of(self, receipt.request_id)
 
     async def _reply(self, asked: CycleQuestion) -> CycleReply[Any]:
         decide_blocks(asked.content)
@@ -365,7 +372,8 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         )
 
     async def _event(self, what: Any, timeout_seconds: float | None, *, wait_for_people: bool) -> Any:
-        return await wait_within(timeout_seconds, partial(find_event, self, what), CALL_AGAIN)
+        meant = decide_wait(what)
+        return await wait_within(timeout_seconds, partial(find_event, self, meant), CALL_AGAIN, meant.name)
 
     async def collect_reply(
         self, *, timeout_seconds: float | None = None, wait_for_people: bool = False
@@ -376,9 +384,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
 
     async def _collect(self) -> str:
         request_id = await last_request_id(self)
-        if request_id is None:
-            return ""
-        return answer_in(await self.wait_for_request(request_id), self._session_id)
+        return "" if request_id is None else await answer_of(self, request_id)
 
     # --- calls of one row each
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import trio
 from attrs import frozen
@@ -41,6 +41,19 @@ _LOOKED_AT_FIRST: Final = 256
 class MeantEvent:
     name: str
     is_meant: Callable[[Event], bool]
+
+    def found(self, event: Event) -> bool:
+        """Return whether this is the event. Raise if the cycle ends without it."""
+        if self.is_meant(event):
+            return True
+        if isinstance(event, AgentEnd):
+            self.refuse("the cycle finished")
+        raise_failure(event)
+        return False
+
+    def refuse(self, why: str) -> NoReturn:
+        message = f"{why}, and no {self.name} came: prompt first, and wait while the cycle runs; or subscribe, for events outside of a cycle"
+        raise EventMissed(message)
 
 
 def decide_wait(what: object) -> MeantEvent:
@@ -95,19 +108,18 @@ class EventWait:
         # another cycle.
         after = None if _is_coming(cell.state) else await self._find_beginning()
         if after is None and cell.ending is None and _is_idle(cell.state):
-            raise EventMissed(self._said("there has been no cycle yet"))
+            self._meant.refuse("there has been no cycle yet")
         terms = Terms(kinds=None, deltas=True, buffer=_BUFFER, is_own=True)
         async with cell.subscribe(terms, after=after) as events:
             with bounded(cell, lambda _: events.end()) as call:
                 async for event in events:
-                    if self._meant.is_meant(event):
+                    if self._meant.found(event):
                         return event
-                    self._look_at_end(event)
                     waiting = waiting_error(cell) if self._may_raise and begins_to_wait(event) else None
                     if waiting is not None:
                         raise waiting
                     if isinstance(event, EventsLost) and _is_idle(cell.state):
-                        raise EventMissed(self._said("the events of the cycle are no longer kept"))
+                        self._meant.refuse("the events of the cycle are no longer kept")
         raise call.error or SessionDown(cell.ports.session_id, cell.ending or "ended")
 
     async def _find_beginning(self) -> int | None:
@@ -125,15 +137,6 @@ class EventWait:
             events = (*more, *events)
             before -= len(more)
             width *= 2
-
-    def _look_at_end(self, event: Event) -> None:
-        if isinstance(event, AgentEnd):
-            raise EventMissed(self._said("the cycle finished"))
-        if type(event) in TERMINAL:
-            raise_failure(event)
-
-    def _said(self, why: str) -> str:
-        return f"{why}, and no {self._meant.name} came: prompt first, and wait while the cycle runs; or subscribe, for events outside of a cycle"
 
 
 def decide_beginning(events: Sequence[Event]) -> tuple[int | None, bool]:

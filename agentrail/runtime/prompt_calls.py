@@ -5,7 +5,6 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, Final, Literal, TypeVar, cast
 
-import trio
 from attrs import evolve
 
 from agentrail.core.policy.prompt_settings import PromptSettings
@@ -13,11 +12,12 @@ from agentrail.core.protocol.signals import Prompt, ReplyQuery
 from agentrail.core.session.inline_tags import visible_in
 from agentrail.core.session.receipts import PromptReceipt
 from agentrail.core.session.state import SessionState
-from agentrail.errors import AgentrailError, CycleAborted, CycleFailed, EventMissed, ReplyTimeout, SessionDown
+from agentrail.errors import CycleAborted, CycleFailed, EventMissed, SessionDown
 from agentrail.events import (
     AgentAbort,
     AgentEnd,
     AgentError,
+    AgentStart,
     Event,
     EventsLost,
     PromptDropped,
@@ -49,21 +49,22 @@ from agentrail.runtime.session_facts import reader_of
 from agentrail.runtime.session_queries import CALL_AGAIN, AskingHandle, cure_of, wait_within
 from agentrail.typed import TypedValue
 
-_KINDS: Final = frozenset[type[Event]]((*CYCLE_ENDS, PromptDropped, PromptRejected, PromptTaken))
+_KINDS: Final = frozenset[type[Event]]((*CYCLE_ENDS, AgentStart, PromptDropped, PromptRejected, PromptTaken))
 
 _BUFFER: Final = 4096
 """Large enough, because only ends of cycles are read."""
 
 
 async def reply_to(cell: SessionCell, receipt: PromptReceipt) -> CycleReply[str]:
-    ref, is_taken = receipt.ref, False
+    ref, is_taken, before = receipt.ref, False, cast("Event | None", None)
     await cell.awake()
     config = cell.state.data.config
     terms = Terms(kinds=_KINDS, deltas=False, buffer=_BUFFER, is_own=True)
     async with cell.subscribe(terms, after=max(receipt.seq - 1, 0)) as events:
         with bounded(cell, lambda _: events.end()) as call:
             async for event in events:
-                _look_for_failure(event, ref, cell.state, is_taken=is_taken)
+                _look_for_failure(cell, ref, before, event, is_taken=is_taken)
+                before = before if isinstance(event, PromptDropped) else event
                 if isinstance(event, PromptTaken) and event.ref == ref:
                     is_taken = True  # it answered another cycle and ends with it
                 if isinstance(event, AgentEnd) and _is_own(event, ref, is_taken=is_taken):
@@ -80,22 +81,24 @@ _MISSED: Final = (
 )
 
 
-def _look_for_failure(event: Event, ref: PromptRef, now: SessionState, *, is_taken: bool) -> None:
-    failure: AgentrailError | None = None
+def _look_for_failure(
+    cell: SessionCell, ref: PromptRef, before: Event | None, event: Event, *, is_taken: bool
+) -> None:
     match event:
         case PromptRejected(ref=one, reason=reason) if one == ref:
-            failure = CycleAborted(reason)
+            raise CycleAborted(reason)
         case PromptDropped(ref=one) if one == ref:
-            failure = CycleAborted("the prompt was taken out of the queue")
+            if (stopping := cell.ending or cell.state.data.stopping) is not None:
+                raise SessionDown(cell.ports.session_id, stopping)
+            reason = before.reason if isinstance(before, AgentAbort) else None
+            raise CycleAborted(reason or "the prompt was taken out of the queue")
         case AgentAbort(reason=reason) if _is_own(event, ref, is_taken=is_taken):
-            failure = CycleAborted(reason)
+            raise CycleAborted(reason)
         case AgentError(error=error) if _is_own(event, ref, is_taken=is_taken):
-            last = now.data.last
-            failure = CycleFailed(error, text=last.text if last is not None and last.error == error else "")
+            last = cell.state.data.last
+            raise CycleFailed(error, text=last.text if last is not None and last.error == error else "")
         case _:
             pass
-    if failure is not None:
-        raise failure
 
 
 def _is_own(event: AgentEnd | AgentAbort | AgentError, ref: PromptRef, *, is_taken: bool) -> bool:
@@ -271,13 +274,7 @@ class PromptingHandle(CycleCalls, AskingHandle):
             self._cell.pending_calls.refuse_self("wait_for")
         may_wait = wait_for_people or timeout_seconds is not None
         wait = EventWait(self._cell, meant, wait_for_people=may_wait)
-        if timeout_seconds is None:
-            return await wait.run()
-        await trio.lowlevel.checkpoint_if_cancelled()
-        with trio.move_on_after(timeout_seconds):
-            return await wait.run()
-        message = f"no {meant.name} within {timeout_seconds:g} s; the cycle continues"
-        raise ReplyTimeout(message)
+        return await wait_within(timeout_seconds, wait.run, CALL_AGAIN, meant.name)
 
     async def collect_reply(
         self, *, timeout_seconds: float | None = None, wait_for_people: bool = False

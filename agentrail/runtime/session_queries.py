@@ -81,7 +81,10 @@ async def change_below(above: SessionCell, change: Callable[[SessionCell], Await
 
 
 async def wait_within(
-    timeout_seconds: float | None, work: Callable[[], Awaitable[T]], cure: str = COLLECT_REPLY
+    timeout_seconds: float | None,
+    work: Callable[[], Awaitable[T]],
+    cure: str = COLLECT_REPLY,
+    what: str = "answer",
 ) -> T:
     await trio.lowlevel.checkpoint_if_cancelled()
     if timeout_seconds is None:
@@ -90,7 +93,7 @@ async def wait_within(
         # Set after the start: even with a limit of 0, the signal is sent.
         scope.deadline = trio.current_time() + timeout_seconds
         return await work()
-    message = f"no answer within {timeout_seconds:g} s; the session continues: {cure}"
+    message = f"no {what} within {timeout_seconds:g} s; the session continues: {cure}"
     raise ReplyTimeout(message)
 
 
