@@ -473,7 +473,7 @@ def test_what_no_session_ends_ends_with_the_thread():
     thread.open()
     waiting = thread.submit(trio.sleep_forever)
     thread.close()
-    with pytest.raises(SupervisorClosed, match="the supervisor was closed"):
+    with pytest.raises(SupervisorClosed, match=r"^every session is down: the supervisor was closed$"):
         waiting.result(0)
 
     async def leave() -> None:

@@ -404,7 +404,8 @@ class SessionDown(AgentrailError):
     code = "session_ended"
 
     def __init__(self, session_id: str, reason: str) -> None:
-        super().__init__(f"session {session_id!r:.200} is down: {reason}")
+        ended = "every session" if session_id == "*" else f"session {session_id!r:.200}"
+        super().__init__(f"{ended} is down: {reason}")
         self.session_id = session_id
         self.reason = reason
 
