@@ -69,6 +69,17 @@ def test_it_ends_at_once_and_leaves_stdout_to_the_protocol(how, environ, tmp_pat
 
 
 @pytest.mark.check
+def test_a_line_that_is_too_long_has_an_answer_before_the_end(environ, tmp_path):
+    """The next line cannot be found, so the client is told why this is the end."""
+    line = [sys.executable, "-m", "agentrail", "mcp", "serve"]
+    given = INITIALIZE + b"x" * ((16 << 20) + 1)
+    ran = subprocess.run(line, env=environ, cwd=tmp_path, input=given, capture_output=True, check=False)
+    answers = [mcp_types.jsonrpc_message_adapter.validate_json(one) for one in ran.stdout.splitlines()]
+    faults = [one.error for one in answers if isinstance(one, mcp_types.JSONRPCError)]
+    assert [one.message for one in faults] == ["a line has over 16,777,216 bytes"]
+
+
+@pytest.mark.check
 @pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
 async def test_the_official_client_calls_an_agent(mode, environ, tmp_path):
     """11.14: both revisions over stdio."""

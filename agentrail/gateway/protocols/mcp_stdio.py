@@ -50,7 +50,8 @@ async def _receive(stream: LineStream, to_server: MemoryObjectSendStream[Session
                     await stream.send(encode_mcp_error(refused))
                 else:
                     await to_server.send(SessionMessage(message))
-        except LineTooLong:
+        except LineTooLong as error:
+            await stream.send(encode_mcp_error(error_answer("too_large", str(error))))
             stream.lose("it sent a line that is too long")
 
 
