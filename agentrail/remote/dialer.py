@@ -2,16 +2,19 @@
 
 import json
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
+import trio
 from attrs import field, frozen
 
 from agentrail import websockets
 from agentrail.errors import AgentrailError, OptionError, RemoteRefused, Unauthorized, Unreachable
+from agentrail.otp.guarded_calls import leaves
 from agentrail.remote.error_codes import CLASS_OF_CODE, error_of_reply
+from agentrail.remote.frame_codec import LinkTerms, decode_server_frame, hello_frame, terms_in
 from agentrail.web import client_socket
 from agentrail.wire.server_frames import PROTOCOL, CloseCode
 
@@ -37,6 +40,9 @@ HANDSHAKE_SECONDS: Final = 10.0
 
 Dial: TypeAlias = Callable[[], AbstractAsyncContextManager["websockets.WebSocketConnection"]]
 """Opens a connection, and closes it at the end of the block."""
+
+Serve: TypeAlias = Callable[["websockets.WebSocketConnection", trio.Nursery], Awaitable[None]]
+"""Reads and writes an open connection until it ends."""
 
 _PERMANENT: Final = frozenset({CloseCode.MALFORMED, CloseCode.TOO_LARGE, CloseCode.UNAUTHORIZED})
 _RETRIED_STATUSES: Final = frozenset({408, 425, 429})
@@ -117,6 +123,33 @@ class AfterEnd:
 
     fault: AgentrailError | None = field(default=None)
     wait_seconds: float | None = None
+
+
+async def serve_connection(dial: Dial, serve: Serve) -> BaseException | None:
+    """Open a connection, serve it, and return why it ended: preferably its close, which explains the others."""
+    ended: list[BaseException] = []
+    try:
+        async with dial() as connection, trio.open_nursery() as nursery:
+            await serve(connection, nursery)
+    except* (OSError, trio.TooSlowError, trio.BrokenResourceError, AgentrailError) as group:
+        ended += leaves(group)
+    except* (
+        websockets.ConnectionClosed,
+        websockets.HandshakeError,
+        websockets.LocalProtocolError,
+    ) as group:
+        ended = [*leaves(group), *ended]
+    explaining = (AgentrailError, websockets.ConnectionClosed, websockets.HandshakeError)
+    told = [one for one in ended if isinstance(one, explaining)]
+    return next(iter(told or ended), None)
+
+
+async def welcomed_terms(connection: "websockets.WebSocketConnection", heartbeat_seconds: float) -> LinkTerms:
+    await connection.send_message(hello_frame(heartbeat_seconds).decode())
+    with trio.fail_after(HANDSHAKE_SECONDS):
+        while (frame := decode_server_frame(await connection.get_message())).type != "welcome":
+            pass  # the close code tells the reason
+    return terms_in(frame)
 
 
 def decide_after(ended: BaseException | None) -> AfterEnd:

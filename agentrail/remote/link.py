@@ -10,28 +10,27 @@ from attrs import define, field, frozen
 from msgspec import UNSET
 
 from agentrail import outside, websockets
-from agentrail.errors import AgentrailError, CodecError, RemoteRefused, YourMove
-from agentrail.otp.guarded_calls import leaves
+from agentrail.errors import AgentrailError, RemoteRefused, YourMove
 from agentrail.remote.dialer import (
-    HANDSHAKE_SECONDS,
     STEADY_SECONDS,
     Dial,
     decide_after,
     reconnect_seconds,
+    serve_connection,
+    welcomed_terms,
 )
 from agentrail.remote.error_codes import error_of_reply
 from agentrail.remote.frame_codec import (
     USUAL_FRAME_BYTES,
     USUAL_FRAMES_A_SECOND,
+    LinkTerms,
     ServerFrame,
     command_frame,
     decode_server_frame,
     event_in,
-    hello_frame,
     named_fields,
     ping_frame,
     session_in,
-    terms_in,
 )
 from agentrail.remote.read_position import RemoteReading
 
@@ -224,7 +223,7 @@ class RemoteLink:
         attempt = 0
         try:
             while self.fault is None:
-                self.last_end = await self._attempt()
+                self.last_end = await serve_connection(self._dial, self._serve)
                 began, self._connected_at = self._connected_at, None
                 lasted = began is not None and trio.current_time() - began >= STEADY_SECONDS
                 attempt = 0 if lasted else attempt
@@ -239,38 +238,17 @@ class RemoteLink:
         finally:
             self.fail(YourMove("the `async with agentrail.connect(…)` block has ended: connect again"))
 
-    async def _attempt(self) -> BaseException | None:
-        ended: BaseException | None = None
-        try:
-            async with self._dial() as connection, trio.open_nursery() as nursery:
-                nursery.start_soon(self._keep_time, connection)
-                await self._serve(connection, nursery)
-        except* (OSError, trio.TooSlowError, trio.BrokenResourceError) as group:
-            ended = _first(group)
-        except* (
-            websockets.ConnectionClosed,
-            websockets.HandshakeError,
-            websockets.LocalProtocolError,
-            CodecError,
-        ) as group:
-            ended = _first(group)
-        return ended
-
     async def _serve(self, connection: "websockets.WebSocketConnection", nursery: trio.Nursery) -> None:
         self._heard_at = trio.current_time()
-        await connection.send_message(hello_frame(HEARTBEAT_SECONDS).decode())
-        with trio.fail_after(HANDSHAKE_SECONDS):
-            while (frame := decode_server_frame(await connection.get_message())).type != "welcome":
-                pass  # the close code tells the reason
-        self._take_welcome(frame)
+        nursery.start_soon(self._keep_time, connection)
+        self._take_welcome(await welcomed_terms(connection, HEARTBEAT_SECONDS))
         nursery.start_soon(self._send_all, connection)
         while True:
             text = await connection.get_message()
             self._heard_at = trio.current_time()
             self._take(decode_server_frame(text))
 
-    def _take_welcome(self, frame: ServerFrame) -> None:
-        terms = terms_in(frame)
+    def _take_welcome(self, terms: LinkTerms) -> None:
         self._max_frame_bytes, self._rate = terms.frame_bytes, terms.frames_a_second
         self._heartbeat = terms.heartbeat
         self._connected_at = trio.current_time()
@@ -358,15 +336,6 @@ class RemoteLink:
     def _stir(self, reading: RemoteReading) -> None:
         if reading.frame_id in self._stirs:
             self._stirs[reading.frame_id].set()
-
-
-def _first(group: BaseExceptionGroup[Any]) -> BaseException:
-    """Return one of a connection's exceptions, preferably its close, which explains the others."""
-    ended = leaves(group)
-    closed = [
-        one for one in ended if isinstance(one, websockets.ConnectionClosed | websockets.HandshakeError)
-    ]
-    return (closed or ended)[0]
 
 
 # All connections of one client: one for commands and most subscriptions, and more for sessions with several

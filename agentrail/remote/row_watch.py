@@ -11,16 +11,16 @@ import trio
 
 from agentrail import outside, websockets
 from agentrail.errors import AgentrailError, CodecError, Unreachable
-from agentrail.otp.guarded_calls import leaves
 from agentrail.remote.dialer import (
-    HANDSHAKE_SECONDS,
     STEADY_SECONDS,
     Dial,
     decide_after,
     reconnect_seconds,
+    serve_connection,
+    welcomed_terms,
 )
 from agentrail.remote.error_codes import error_of_reply
-from agentrail.remote.frame_codec import decode_server_frame, hello_frame, ping_frame, terms_in
+from agentrail.remote.frame_codec import ping_frame
 from agentrail.wire.plain import encode_plain
 from agentrail.wire.rows import RowFilter, decode_row
 
@@ -66,7 +66,7 @@ class WatchedRows(Generic[R]):
         attempt = 0
         while True:
             self._welcomed_at = None
-            self.last_end = await self._attempt()
+            self.last_end = await serve_connection(self._dial, self._serve)
             verdict = decide_after(self.last_end)
             self.line, self.is_whole = "lost", False
             self.fault = verdict.fault
@@ -81,35 +81,10 @@ class WatchedRows(Generic[R]):
         welcomed = self._welcomed_at
         return welcomed is not None and trio.current_time() - welcomed >= STEADY_SECONDS
 
-    async def _attempt(self) -> BaseException | None:
-        ended: list[BaseException] = []
-        try:
-            async with self._dial() as connection, trio.open_nursery() as nursery:
-                nursery.start_soon(self._keep_time, connection)
-                await self._read(connection)
-        except* (OSError, trio.TooSlowError, trio.BrokenResourceError, AgentrailError) as group:
-            ended += leaves(group)
-        except* (
-            websockets.ConnectionClosed,
-            websockets.HandshakeError,
-            websockets.LocalProtocolError,
-            CodecError,
-        ) as group:
-            ended = [*leaves(group), *ended]
-        told = [
-            one
-            for one in ended
-            if isinstance(one, AgentrailError | websockets.ConnectionClosed | websockets.HandshakeError)
-        ]
-        return next(iter(told or ended), None)
-
-    async def _read(self, connection: "websockets.WebSocketConnection") -> None:
+    async def _serve(self, connection: "websockets.WebSocketConnection", nursery: trio.Nursery) -> None:
         self._heard_at = trio.current_time()
-        await connection.send_message(hello_frame(_HEARTBEAT_SECONDS).decode())
-        with trio.fail_after(HANDSHAKE_SECONDS):
-            while (frame := decode_server_frame(await connection.get_message())).type != "welcome":
-                pass  # the close code tells the reason
-        terms_in(frame)
+        nursery.start_soon(self._keep_time, connection)
+        await welcomed_terms(connection, _HEARTBEAT_SECONDS)
         self._welcomed_at = trio.current_time()
         asked = {
             "type": "watch",
