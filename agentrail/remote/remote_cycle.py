@@ -11,7 +11,7 @@ import trio
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.policy.tags import rest_of
 from agentrail.core.session.receipts import PromptReceipt
-from agentrail.core.session.views import Status
+from agentrail.core.session.views import Snapshot, Status
 from agentrail.errors import AgentrailError, SessionDown, SessionRested, YourMove
 from agentrail.events import (
     AgentEnd,
@@ -46,6 +46,8 @@ _LEAVE_SECONDS: Final = 5.0
 
 class CycleSource(Subscribing, Protocol):
     async def status(self) -> Status: ...
+
+    async def snapshot(self) -> Snapshot: ...
 
     async def prompt(
         self, content: Content, *, client_id: str | None = None, settings: PromptSettings | None = None
@@ -306,17 +308,24 @@ async def find_event(session: CycleSource, meant: MeantEvent) -> Event:
     raise SessionDown(session.session_id, "ended")
 
 
-async def last_request_id(session: CycleSource) -> str | None:
-    """Return the request of the running, next or last cycle, or None if there was no cycle, or no request started it."""
+async def collect_answer(session: CycleSource) -> str:
+    """Wait for the running or next cycle, or take the last one. A fork without a cycle has the answer that it was forked after."""
     status = await session.status()
     if _is_coming(status):
         async with session.subscribe(after=status.last_seq, kinds=[AgentStart], deltas=False) as events:
             async for event in events:
                 if isinstance(event, AgentStart):
-                    return event.request_id
-        return None
+                    return await _answer_of_start(session, event)
+        return ""
     started = [event for event in await _read_back(session, status) if isinstance(event, AgentStart)]
-    return started[-1].request_id if started else None
+    if started:
+        return await _answer_of_start(session, started[-1])
+    messages = (await session.snapshot()).last_messages
+    return next((one.text for one in reversed(messages) if isinstance(one, AssistantMessage)), "")
+
+
+async def _answer_of_start(session: CycleSource, start: AgentStart) -> str:
+    return "" if start.request_id is None else await answer_of(session, start.request_id)
 
 
 async def _read_back(session: CycleSource, status: Status) -> Sequence[Event]:

@@ -42,8 +42,8 @@ from agentrail.remote.remote_cycle import (
     RemoteCycle,
     RemoteMonitor,
     answer_of,
+    collect_answer,
     find_event,
-    last_request_id,
     read_to_end,
 )
 from agentrail.remote.remote_subscription import RemoteSubscription
@@ -380,11 +380,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
     ) -> str:
         """Wait for the running cycle and return its last answer. In idle, return that of the last cycle. See `Session.collect_reply`."""
         refuse(fault_of_wait(timeout_seconds, wait_for_people=wait_for_people))
-        return await wait_within(timeout_seconds, self._collect, CALL_AGAIN)
-
-    async def _collect(self) -> str:
-        request_id = await last_request_id(self)
-        return "" if request_id is None else await answer_of(self, request_id)
+        return await wait_within(timeout_seconds, partial(collect_answer, self), CALL_AGAIN)
 
     # --- calls of one row each
 

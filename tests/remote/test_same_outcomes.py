@@ -7,6 +7,7 @@ import trio
 
 from agentrail import events
 from agentrail.errors import AgentrailError
+from agentrail.stores.memory import MemoryStore
 from agentrail.testing import supervisors
 from agentrail.testing.models import FunctionModel, says
 from tests.remote.over_a_network import every_supervisor_remote
@@ -23,12 +24,14 @@ async def told(call):
     return type(found) if isinstance(found, events.EventBase) else found
 
 
-async def same_outcomes(scenario):
+async def same_outcomes(scenario, new_store=lambda: None):
     """Return the outcomes of a scenario with a session in this process, and require the same ones over a network."""
     found = []
     for around in (nullcontext, every_supervisor_remote):
         with around():
-            async with supervisors.open_nameless(lambda _name, _root: NoSandbox()) as supervisor:
+            async with supervisors.open_nameless(
+                lambda _name, _root: NoSandbox(), store=new_store()
+            ) as supervisor:
                 model = FunctionModel(lambda _: says("One.", pause_seconds=5))
                 found.append(await scenario(await supervisor.start_session(model=model, session_id="s-1")))
     assert found[1] == found[0]
@@ -89,6 +92,18 @@ async def test_a_session_that_has_stopped_still_has_the_events_of_its_last_cycle
     assert "there has been no cycle yet, and no AgentEnd came" in before[1]
     assert after[:2] == [events.AgentStart, events.AgentEnd]
     assert "the cycle finished, and no SessionEnd came" in after[2][1]
+
+
+async def test_a_fork_without_a_cycle_has_the_answer_that_it_was_forked_after(autojump_clock):
+    """It has the conversation up to there, and no cycle of its own yet."""
+
+    async def scenario(session):
+        answers = [await session.collect_reply()]
+        await session.ask("one")
+        fork = await session.fork(session_id="s-2")
+        return [*answers, await fork.collect_reply(), await fork.ask("two"), await fork.collect_reply()]
+
+    assert await same_outcomes(scenario, MemoryStore) == ["", "One.", "One.", "One."]
 
 
 async def test_a_wait_that_takes_too_long_names_the_event(autojump_clock):
