@@ -9,6 +9,7 @@ import msgspec
 
 from agentrail import errors
 from agentrail.errors import AgentrailError, ErrorInfo, ProviderError, RemoteRefused
+from agentrail.structs import converter_of
 
 
 def _all_classes() -> dict[str, type[AgentrailError]]:
@@ -96,7 +97,7 @@ def _left_out(one: inspect.Parameter) -> tuple[object, ...]:
 def _first_fit(annotation: Any, candidates: Iterable[object]) -> object:
     for one in candidates:
         try:
-            return msgspec.convert(one, annotation)
+            return converter_of(annotation)(one)
         except msgspec.ValidationError:
             continue
     raise AssertionError(annotation)

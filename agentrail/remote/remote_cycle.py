@@ -221,7 +221,7 @@ class RemoteCycle:
             return
         receipt = self._sent()
         try:
-            text = await answer_of(self._session, receipt.request_id)
+            text = await answer_to_request(self._session, receipt.request_id)
         except AgentrailError as error:
             self._reply = error
             return
@@ -233,7 +233,7 @@ class RemoteCycle:
         self._reply = reply_of_cycle(end, text, said, self._from)
 
 
-async def answer_of(session: CycleSource, request_id: str | None) -> str:
+async def answer_to_request(session: CycleSource, request_id: str | None) -> str:
     told = await session.wait_for_request(str(request_id))
     if told.get("status") == "dropped":
         await session.status()  # raises if its session has ended: a local caller is told that
@@ -325,7 +325,7 @@ async def collect_answer(session: CycleSource) -> str:
 
 
 async def _answer_of_start(session: CycleSource, start: AgentStart) -> str:
-    return "" if start.request_id is None else await answer_of(session, start.request_id)
+    return "" if start.request_id is None else await answer_to_request(session, start.request_id)
 
 
 async def _read_back(session: CycleSource, status: Status) -> Sequence[Event]:

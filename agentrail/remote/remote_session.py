@@ -41,7 +41,7 @@ from agentrail.remote.read_position import RemoteReading
 from agentrail.remote.remote_cycle import (
     RemoteCycle,
     RemoteMonitor,
-    answer_of,
+    answer_to_request,
     collect_answer,
     find_event,
     read_to_end,
@@ -312,7 +312,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
 
     async def _ask(self, asked: CycleQuestion) -> str:
         receipt = await self.prompt(asked.content, client_id=asked.client_id, settings=asked.settings)
-        return await answer_of(self, receipt.request_id)
+        return await answer_to_request(self, receipt.request_id)
 
     async def _reply(self, asked: CycleQuestion) -> CycleReply[Any]:
         decide_blocks(asked.content)
