@@ -268,6 +268,7 @@ AT_RUN_TIME: Final[Mapping[str, str]] = {
     "core/stack/plugin_state.py": "states of plugins",
     "protocols/a2a.py": "answers of a client, of the type that their fields name",
     "gateway/socket_frames.py": "frames, each from the table of frames",
+    "remote/error_codes.py": "parameters of the class of an error",
     "sandboxes/remote/operations.py": "answers of a type that the operation names",
     "tools/function.py": "parameters of tools",
     "typed/annotations.py": "keys of mappings in types of an application",
