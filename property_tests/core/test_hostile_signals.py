@@ -151,7 +151,7 @@ HINTS_OF: Final = functools.cache(get_type_hints)
 
 @functools.cache
 @st.composite
-def made(draw: st.DrawFn, kind: type[Any], wrong: bool = False) -> Any:  # noqa: FBT001, FBT002 - Hypothesis passes it on
+def made(draw: st.DrawFn, kind: Any, wrong: bool = False) -> Any:  # noqa: FBT001, FBT002 - Hypothesis passes it on
     """Make an instance with hostile values, and one of a wrong type among them if that is wanted."""
     hints = HINTS_OF(kind)
     if attrs.has(kind):
@@ -175,7 +175,7 @@ ENDINGS: Final = (StopSession, Parked, Restarted)
 
 
 @st.composite
-def aimed(draw: st.DrawFn, kind: type[Any], run: Run, wrong: bool = False) -> Any:  # noqa: FBT001, FBT002 - as above
+def aimed(draw: st.DrawFn, kind: Any, run: Run, wrong: bool = False) -> Any:  # noqa: FBT001, FBT002 - as above
     """Make a signal that mostly hits something: an effect that is open, a person who is asked, a call that runs."""
     signal = draw(made(kind, wrong))
     number = len(run.script) + 1
