@@ -246,12 +246,14 @@ class _OpenBytes(io.BytesIO):
 
     @_as_os_error()
     def close(self) -> None:
-        if self._is_changed and not self.closed:
-            self._path.disk.begin(self._path.life, "write", self._path.name)
-            self._file.change(0, self.getvalue())
-            if len(self._file.data) > len(self.getvalue()):
-                self._file.change(len(self.getvalue()), None)
-        super().close()
+        try:
+            if self._is_changed and not self.closed:
+                self._path.disk.begin(self._path.life, "write", self._path.name)
+                self._file.change(0, self.getvalue())
+                if len(self._file.data) > len(self.getvalue()):
+                    self._file.change(len(self.getvalue()), None)
+        finally:  # as a file of the system: it would be closed once more by the garbage collector
+            super().close()
 
 
 class _Lock:
