@@ -660,6 +660,7 @@ def _resolved_root(given: Path, *, allow_root: bool) -> Path:
 def _open_root(root: Path) -> int:
     try:
         return os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except (OSError, ValueError) as error:  # the second for a name that no file can have
-        message = f"the root {str(root)!r} cannot be opened ({getattr(error, 'strerror', error)}): name an existing directory"
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", "no file can have this name")
+        message = f"the root {str(root)!r} cannot be opened ({why}): name an existing directory"
         raise SandboxError(message) from None
