@@ -57,7 +57,7 @@ def entry(**given: Any) -> TokenEntry:
         (lambda: entry(scopes=FIVE), "scopes is 5: expected a set of texts"),
         (lambda: entry(expires_at=math.nan), "`expires_at` is nan: expected seconds since 1970"),
         (lambda: entry(expires_at="2030"), "`expires_at` is '2030': expected seconds since 1970"),
-        (lambda: Tokens(FIVE), "there is no token: create one with `agentrail token new`"),
+        (lambda: Tokens(FIVE), "entries is of type int: expected a sequence, each TokenEntry(…)"),
         (lambda: WebRules(allow=FIVE), "5 is given for domains: expected a list of them"),
         (lambda: WebRules(block=TEXT), "'com' is given for domains: expected a list of them"),
         (lambda: WebRules(ports=FIVE), "5 is given for ports: expected a list of them"),

@@ -11,6 +11,7 @@ import trio
 from agentrail.abc import Provider, Tool, ToolListing
 from agentrail.actors.carried_work import carry_through
 from agentrail.core.protocol.signals import (
+    Asked,
     ChangeModel,
     ChangePlugins,
     ChangeTools,
@@ -240,19 +241,22 @@ async def _change_plugins(
         plugin, record = part_entry(cast("PluginEntry", entry), cell.state.data.stack.ask)
     if record is not None and _is_stored(cell):
         refuse(fault_of_origin(record))
-    name = name if record is None else record.name
-    if change != "attach":  # now, and not when the cycle has ended
-        cell.refuse_unknown_plugin(name)
     signal = ChangePlugins(
         at_ms=now_ms(),
         signal_id=cell.pending_calls.mint(),
         change=change,
-        name=name,
+        name=name if record is None else record.name,
         entry=record,
     )
+
+    def send(asked: Asked) -> None:
+        if change != "attach":  # now, and not when the cycle has ended
+            cell.refuse_unknown_plugin(signal.name)
+        cell.send(asked)
+
     hold = partial(cell.add_plugin, signal.signal_id, plugin)
     forget = partial(cell.forget_plugins, signal.signal_id)
-    await cell.pending_calls.ask_through(signal, cell.send, hold, forget)
+    await cell.pending_calls.ask_through(signal, send, hold, forget)
 
 
 async def _update_everywhere(cell: SessionCell, signal: UpdatePluginOpts) -> None:
