@@ -50,5 +50,5 @@ class RemoteRefused(AgentrailError):
 def _seconds(told: object) -> float | None:
     try:
         return float(told) if isinstance(told, str | int) else None
-    except ValueError:
+    except (ValueError, OverflowError):
         return None

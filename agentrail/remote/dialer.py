@@ -1,12 +1,12 @@
 """Opens one connection to a server, and interprets a failure or a close. Trio, and trio-websocket."""
 
-import json
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
+import msgspec
 import trio
 from attrs import field, frozen
 
@@ -200,8 +200,8 @@ def _unauthorized() -> Unauthorized:
 
 def _error_in(body: bytes | None) -> dict[str, Any]:
     try:
-        told = json.loads(body or b"{}")
+        told = msgspec.json.decode(body or b"{}")  # which refuses half of a surrogate pair
         found = told["error"]
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (msgspec.DecodeError, ValueError, TypeError, KeyError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

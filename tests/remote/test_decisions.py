@@ -214,8 +214,26 @@ def test_a_refused_connection_with_an_odd_code_is_refused(code):
     assert type(decide_after(websockets.ConnectionRejected(404, (), body)).fault) is RemoteRefused
 
 
+def test_half_of_a_surrogate_pair_in_a_refused_connection_breaks_no_client():
+    """JSON can escape it, and no text of an error can hold it."""
+    body = json.dumps({"error": {"code": "attachment_invalid", "message": "no", "index": "\ud800"}}).encode()
+    assert type(decide_after(websockets.ConnectionRejected(404, (), body)).fault) is RemoteRefused
+
+
+NAMES = sorted(
+    {name for kind in ALL for name in inspect.signature(kind.__init__).parameters}
+    | {"retry_after", "last_seq"}
+)
+
+
 @example({"decided": [5], "first": "7", "last_seq": ["8"]})
-@given(st.dictionaries(st.text(max_size=12), st.none() | st.integers() | st.text() | st.lists(st.text())))
+@example({"retry_after": 10**400})  # no float can hold it
+@given(
+    st.dictionaries(
+        st.sampled_from(NAMES) | st.text(max_size=12),
+        st.none() | st.integers() | st.text() | st.lists(st.text()) | st.dictionaries(st.text(), st.text()),
+    )
+)
 def test_no_reply_breaks_a_client(told):
     """Whatever stands in an error, there is an exception to raise."""
     for code in (*CLASS_OF_CODE, "?"):
