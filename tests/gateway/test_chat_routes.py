@@ -224,7 +224,7 @@ async def test_a_caller_who_leaves_ends_its_request_only_where_it_said_so(path, 
     async with serving(model, ledger) as web:
         said = {"message": "Hi", "session_id": "s-1"}
         said |= {"on_disconnect": "abort"} if says_abort else {}
-        with trio.move_on_after(0.15):
+        async with web.leaving_when(lambda: model.requests):
             await web.post(path, said)
         left_at = trio.current_time()
         while not ledger.ends:  # noqa: ASYNC110 - what is waited for has no event

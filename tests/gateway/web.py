@@ -1,6 +1,6 @@
 """A server on a free port for tests, and a client of it: real sockets, because httpx's transport inside a process cannot stream."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -41,6 +41,20 @@ class Web:
     async def chat(self, message: str = "Hi", **said: Any) -> httpx.Response:
         """Post to `/chat`."""
         return await self.post("/chat", {"message": message, **said})
+
+    @asynccontextmanager
+    async def leaving_when(self, holds: Callable[[], object]) -> AsyncIterator[None]:
+        """Cancel the block as soon as the condition holds: a client that leaves in the middle, however slow the machine is."""
+
+        async def leave() -> None:
+            while not holds():  # noqa: ASYNC110 - what is waited for has no event
+                await trio.sleep(0.005)
+            nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(leave)
+            yield
+            nursery.cancel_scope.cancel()
 
     async def stream(self, path: str = "/stream", said: Any = None, **given: Any) -> list[Frame]:
         """Read a stream to its end; there is one `done`, and it stands last."""

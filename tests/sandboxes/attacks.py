@@ -668,7 +668,8 @@ async def forged_counts(target: Target) -> None:
 ATTACKS: tuple[Callable[[Target], Awaitable[None]], ...] = tuple(
     one
     for name, one in tuple(globals().items())
-    if inspect.iscoroutinefunction(one)
+    if inspect.isfunction(one)  # the module `inspect` is a coroutine function itself, to that of Python 3.12
+    and inspect.iscoroutinefunction(one)
     and [*inspect.signature(one).parameters] == ["target"]
     and name[0] != "_"
 )

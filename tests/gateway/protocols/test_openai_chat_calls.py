@@ -2,8 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import httpx
@@ -11,6 +11,7 @@ import pytest
 import trio
 from attrs import evolve
 
+from agentrail.core.protocol.request import Chunk, ModelRequest, TextDelta
 from agentrail.errors import Authentication, RequestRefused
 from agentrail.gateway.protocols import wire_calls
 from agentrail.gateway.tokens import TokenEntry, Tokens
@@ -231,6 +232,25 @@ async def test_a_question_is_text_and_the_next_word_answers_it():
         await no_sessions(web)
 
 
+class HeardModel(ScriptedModel):
+    """Tells when the first piece of its text has been taken."""
+
+    def __init__(self, turns: Sequence[Turn]) -> None:
+        super().__init__(turns)
+        self.is_heard = trio.Event()
+
+    @asynccontextmanager
+    async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
+        async def told(chunks: AsyncIterator[Chunk]) -> AsyncGenerator[Chunk, None]:
+            async for chunk in chunks:
+                yield chunk
+                if isinstance(chunk, TextDelta):
+                    self.is_heard.set()
+
+        async with super().open_stream(request) as chunks, aclosing(told(chunks)) as stream:
+            yield stream
+
+
 @pytest.mark.protocol(53)
 @pytest.mark.parametrize("is_stream", [False, True])
 @pytest.mark.parametrize("session", [None, "c1"])
@@ -238,14 +258,15 @@ async def test_a_client_that_leaves_aborts_its_cycle(is_stream, session):
     """P-053: what was used is booked, and its place is free for the next one."""
     ledger = Ledger()
     limits = Limits(max_streams_per_principal=1)
-    async with serving(ScriptedModel([ENDLESS, says("Next.")]), ledger, limits=limits) as web:
+    model = HeardModel([ENDLESS, says("Next.")])
+    async with serving(model, ledger, limits=limits) as web:
         headers = {} if session is None else {"x-session-id": session}
-        with trio.move_on_after(0.3):
-            async with web.client.stream(
-                "POST", PATH, json=said(stream=is_stream), headers=headers
-            ) as response:
-                async for _ in response.aiter_text():
-                    pass
+        async with (
+            web.leaving_when(model.is_heard.is_set),
+            web.client.stream("POST", PATH, json=said(stream=is_stream), headers=headers) as response,
+        ):
+            async for _ in response.aiter_text():
+                pass
         await web.served.quiet()
         assert ledger.ends == ["aborted"]
         assert (await ask(web, user("Again"), session=session))["message"]["content"] == "Next."
@@ -261,7 +282,8 @@ async def test_a_client_that_leaves_does_not_abort_its_own_next_try(is_stream):
     """With a key both read one response, and only the last one that leaves aborts it."""
     ledger, answers = Ledger(), []
     talking = says(*[f"{number} " for number in range(40)], pause_seconds=0.01)
-    async with serving(ScriptedModel([talking, ENDLESS]), ledger) as web:
+    model = ScriptedModel([talking, ENDLESS])
+    async with serving(model, ledger) as web:
 
         async def send(key: str) -> None:
             response = await web.post(PATH, said(stream=is_stream), headers={"idempotency-key": key})
@@ -272,7 +294,7 @@ async def test_a_client_that_leaves_does_not_abort_its_own_next_try(is_stream):
             with trio.move_on_after(0.2):
                 await send("k1")
         assert ["39 " in one for one in answers] == [True]
-        with trio.move_on_after(0.2):
+        async with web.leaving_when(lambda: len(model.requests) == 2):
             await send("k2")
         await web.served.quiet()
         assert ledger.ends == ["completed", "aborted"]
