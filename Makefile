@@ -65,7 +65,7 @@ property: $(DEV)  ## the Hypothesis suites, with new examples in each run; HYPOT
 
 # What is allowed of the mutants runs under bash, some thirty thousand lines.
 # CI leaves out what `tests/thinned.py` marks; all of that runs here, and lines are counted in the whole suite.
-nightly: $(DEV) peers  ## a million mutants of command lines, of which none that a policy allows may do harm under bash; then random bugs, new examples of each property, the compiled build, the examples, the benchmarks, and the tests on each Python found; SEED=20261120
+nightly: $(DEV) peers  ## a million mutants of command lines, of which none that a policy allows may do harm under bash; then random bugs, new examples of each property, the compiled build, the examples, the benchmarks, and the tests on each Python found and on the oldest dependencies; SEED=20261120
 	HYPOTHESIS_PROFILE=nightly PERMISSION_MUTANTS=1000000 PERMISSION_SEED=$(SEED) $(BIN)/python -m pytest -rs -m check tests/plugins/test_permissions_oracle.py
 	@$(MAKE) --no-print-directory ast-mutants
 	HYPOTHESIS_PROFILE=nightly $(PYTEST) $(COVER) --folded=all -m 'not check'
@@ -78,6 +78,7 @@ nightly: $(DEV) peers  ## a million mutants of command lines, of which none that
 	@$(MAKE) --no-print-directory examples
 	@$(MAKE) --no-print-directory bench-quick
 	@$(MAKE) --no-print-directory test-pythons
+	@$(MAKE) --no-print-directory test-minimum
 
 test-pythons:  ## the tests of `make test` on each supported Python of this machine; PYTHONS='3.12 3.13'
 	@bash scripts/test_pythons.sh
