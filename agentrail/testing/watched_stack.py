@@ -12,7 +12,7 @@ import sys
 import sysconfig
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from opcode import opmap
 from types import CellType, FrameType, ModuleType
@@ -154,7 +154,15 @@ LoadedValues: TypeAlias = list[tuple[object, dict[str, Any], list[Any], list[Any
 def loaded_values(entries: Sequence[PluginEntry]) -> LoadedValues:
     """Return everything outside its state that a plugin can change, as it is now."""
     given = [entry[0] if isinstance(entry, tuple) else entry for entry in entries]
-    return _values_now({id(owner): owner for one in given for owner in _owners(one)}.values())
+    owners = {id(owner): owner for one in given for owner in _owners(one)}
+    homes = {owner.__name__ for owner in owners.values() if isinstance(owner, ModuleType)}
+    waiting = [*owners.values()]
+    while waiting:  # objects of the plugin's own classes can be changed as it can
+        for value in _values_inside(_values_of(waiting.pop())):
+            if type(value).__module__ in homes and id(value) not in owners:
+                owners[id(value)] = value
+                waiting.append(value)
+    return _values_now(owners.values())
 
 
 _CONTAINERS: Final = (dict, list, set, deque, Counter, OrderedDict, defaultdict, bytearray)
@@ -179,8 +187,12 @@ def _values_of(owner: object) -> Mapping[str, Any]:
         return {} if owner == CellType() else {"cell_contents": owner.cell_contents}
     if isinstance(owner, ModuleType | type):  # not copied: that takes longer than the comparison
         return vars(owner)
-    slots = (name for cls in type(owner).__mro__ for name in vars(cls).get("__slots__", ()))
-    return {**vars(owner), **{name: getattr(owner, name) for name in slots if hasattr(owner, name)}}
+    values = dict(getattr(owner, "__dict__", {}))
+    members = (member for cls in type(owner).__mro__ for member in vars(cls).values())
+    for slot in filter(inspect.ismemberdescriptor, members):
+        with suppress(AttributeError):  # an empty one; `getattr` would compute a cached property
+            values[slot.__name__] = slot.__get__(owner)
+    return values
 
 
 def _values_now(owners: Iterable[object]) -> LoadedValues:
@@ -188,15 +200,22 @@ def _values_now(owners: Iterable[object]) -> LoadedValues:
     return [(owner, values, *_containers_in(values)) for owner, values in saved]
 
 
-def _containers_in(values: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
+def _values_inside(values: Mapping[str, Any]) -> list[Any]:
+    """Return the values and those in their containers, at any depth."""
     found: dict[int, Any] = {}
     waiting = [value for name, value in values.items() if not name.startswith("__")]
-    while waiting:  # also those inside of others
+    while waiting:
         value = waiting.pop()
-        if type(value) in _CONTAINERS and id(value) not in found:
+        if id(value) not in found:
             found[id(value)] = value
-            waiting += value.values() if isinstance(value, dict) else value
-    return list(found.values()), [copy.copy(value) for value in found.values()]
+            if type(value) in _CONTAINERS:
+                waiting += value.values() if isinstance(value, dict) else value
+    return [*found.values()]
+
+
+def _containers_in(values: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
+    found = [value for value in _values_inside(values) if type(value) in _CONTAINERS]
+    return found, [copy.copy(value) for value in found]
 
 
 def _put_back(loaded: LoadedValues) -> LoadedValues:
@@ -205,12 +224,15 @@ def _put_back(loaded: LoadedValues) -> LoadedValues:
     found = _values_now(owner for owner, *_ in changed)
     for owner, values, containers, copies in changed:
         now = {**_values_of(owner)}
+        is_object = not isinstance(owner, ModuleType | type | CellType)
+        # That of `object` also changes one that is frozen, such as by a cached property.
+        put, take = (object.__setattr__, object.__delattr__) if is_object else (setattr, delattr)
         for name in now.keys() - values.keys():
             if not isinstance(now[name], ModuleType):  # a submodule, imported meanwhile
-                delattr(owner, name)
+                take(owner, name)
         for name, value in values.items():
             if now.get(name, _CONTAINERS) is not value:
-                setattr(owner, name, value)
+                put(owner, name, value)
         for container, items in zip(containers, copies, strict=True):
             container.clear()
             container.update(items) if hasattr(container, "update") else container.extend(items)

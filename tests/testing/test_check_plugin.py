@@ -10,6 +10,7 @@ import threading
 import time
 from contextlib import nullcontext
 from contextvars import ContextVar
+from functools import cached_property
 from queue import SimpleQueue
 from typing import Any
 
@@ -399,6 +400,57 @@ class InNestedList(Remembers):
         return len(TREE["leaves"][0])
 
 
+class Box:
+    """An object of the plugin's module."""
+
+    held = ""
+
+
+@attrs.define
+class Slotted:
+    held: str = ""
+    box: Box = attrs.field(factory=Box)
+
+
+BOXES = {"of all": [Slotted()]}
+
+
+class InObject(Remembers):
+    box = Box()
+
+    def keep(self, name):
+        self.box.held = name
+
+    def kept(self):
+        return self.box.held
+
+
+class InSlottedObject(InObject):
+    box = BOXES["of all"][0]
+
+
+class InObjectOfAnother(InObject):
+    box = BOXES["of all"][0].box
+
+
+@attrs.frozen
+class Frozen:
+    held: str = "made"
+
+    @cached_property
+    def upper(self):
+        return self.held.upper()
+
+
+class ComputesInFrozen(Remembers):
+    """Computes a value of a frozen object once."""
+
+    box = Frozen()
+
+    def kept(self):
+        return self.box.upper
+
+
 class InSlot(Remembers):
     __slots__ = ("held",)
 
@@ -436,7 +488,19 @@ class Memo(Remembers):
         return self.words.setdefault("shell", "SHELL")
 
 
-HIDES = (InGlobal, InList, InNestedList, InClass, InAttribute, InAttribute(), InSlot(), in_variable())
+HIDES = (
+    InGlobal,
+    InList,
+    InNestedList,
+    InClass,
+    InAttribute,
+    InAttribute(),
+    InSlot(),
+    InObject,
+    InSlottedObject,
+    InObjectOfAnother,
+    in_variable(),
+)
 
 
 @pytest.mark.parametrize("plugin", HIDES, ids=lambda one: one.name)
@@ -451,6 +515,7 @@ def test_what_a_plugin_keeps_outside_of_its_state_is_found(plugin):
 
 def test_a_value_that_is_computed_again_is_no_fault():
     """A plugin may keep what it can compute again, and the check does not take it away."""
+    check_plugin(ComputesInFrozen)
     check_plugin(Memo)
     assert Memo.words["read_file"] == "READ_FILE"
 
