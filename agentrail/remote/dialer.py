@@ -1,5 +1,6 @@
 """Opens one connection to a server, and interprets a failure or a close. Trio, and trio-websocket."""
 
+import itertools
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -10,11 +11,11 @@ import msgspec
 import trio
 from attrs import field, frozen
 
-from agentrail import websockets
+from agentrail import outside, websockets
 from agentrail.errors import AgentrailError, OptionError, RemoteRefused, Unauthorized, Unreachable
 from agentrail.otp.guarded_calls import leaves
 from agentrail.remote.error_codes import CLASS_OF_CODE, error_of_reply
-from agentrail.remote.frame_codec import LinkTerms, decode_server_frame, hello_frame, terms_in
+from agentrail.remote.frame_codec import LinkTerms, decode_server_frame, hello_frame, ping_frame, terms_in
 from agentrail.web import client_socket
 from agentrail.wire.server_frames import PROTOCOL, CloseCode
 
@@ -125,7 +126,28 @@ class AfterEnd:
     wait_seconds: float | None = None
 
 
-async def serve_connection(dial: Dial, serve: Serve) -> BaseException | None:
+async def keep_connected(
+    dial: Dial,
+    serve: Serve,
+    welcomed_at: Callable[[], float | None],
+    take_end: Callable[[BaseException | None, AgentrailError | None], None],
+) -> None:
+    """Serve one connection after the other. `take_end` gets each end, and the error that makes it the last one, or None."""
+    attempt = 0
+    while True:
+        ended, began = await _serve_connection(dial, serve), welcomed_at()
+        if began is not None and trio.current_time() - began >= STEADY_SECONDS:
+            attempt = 0
+        verdict = decide_after(ended)
+        take_end(ended, verdict.fault)
+        if verdict.fault is not None:
+            return
+        delay = reconnect_seconds(attempt, outside.jitter(), asked=verdict.wait_seconds)
+        attempt += 1
+        await trio.sleep(delay)
+
+
+async def _serve_connection(dial: Dial, serve: Serve) -> BaseException | None:
     """Open a connection, serve it, and return why it ended: preferably its close, which explains the others."""
     ended: list[BaseException] = []
     try:
@@ -150,6 +172,17 @@ async def welcomed_terms(connection: "websockets.WebSocketConnection", heartbeat
         while (frame := decode_server_frame(await connection.get_message())).type != "welcome":
             pass  # the close code tells the reason
     return terms_in(frame)
+
+
+async def keep_time(
+    connection: "websockets.WebSocketConnection", seconds: float, heard_at: Callable[[], float]
+) -> None:
+    """Send a heartbeat at each interval. A server that is silent for twice as long counts as lost."""
+    for number in itertools.count(1):
+        await trio.sleep(seconds)
+        if trio.current_time() - heard_at() >= 2 * seconds:
+            raise trio.TooSlowError
+        await connection.send_message(ping_frame(number).decode())
 
 
 def decide_after(ended: BaseException | None) -> AfterEnd:

@@ -11,14 +11,7 @@ from msgspec import UNSET
 
 from agentrail import outside, websockets
 from agentrail.errors import AgentrailError, RemoteRefused, YourMove
-from agentrail.remote.dialer import (
-    STEADY_SECONDS,
-    Dial,
-    decide_after,
-    reconnect_seconds,
-    serve_connection,
-    welcomed_terms,
-)
+from agentrail.remote.dialer import Dial, keep_connected, keep_time, welcomed_terms
 from agentrail.remote.error_codes import error_of_reply
 from agentrail.remote.frame_codec import (
     USUAL_FRAME_BYTES,
@@ -29,7 +22,6 @@ from agentrail.remote.frame_codec import (
     decode_server_frame,
     event_in,
     named_fields,
-    ping_frame,
     session_in,
 )
 from agentrail.remote.read_position import RemoteReading
@@ -75,7 +67,6 @@ class RemoteLink:
         self._heard_at = 0.0
         self._max_frame_bytes = USUAL_FRAME_BYTES
         self._rate = float(USUAL_FRAMES_A_SECOND)
-        self._heartbeat = HEARTBEAT_SECONDS
         self._connected_at: float | None = None
         self.welcomed: trio.Event = trio.Event()
         self.fault: AgentrailError | None = None
@@ -114,14 +105,13 @@ class RemoteLink:
         result = b"" if owed.reply.result is UNSET else bytes(owed.reply.result)
         return CommandResult(result=result, error=error, was_repeated=owed.sends > 1)
 
-    def place_of(self, session_id: str) -> trio.Event | None:
-        """Return an event to wait for before a new subscription to the session, or None if it is free."""
-        if session_id in self._leaving:
-            return self._leaving[session_id]
-        return trio.Event() if session_id in self._of_session else None
+    def has_reader(self, session_id: str) -> bool:
+        """Whether a subscription to the session is open, or being ended."""
+        return session_id in self._of_session
 
-    def is_leaving(self, session_id: str) -> bool:
-        return session_id in self._leaving
+    def end_of_reader(self, session_id: str) -> trio.Event | None:
+        """Return the event of an unsubscribe in progress, after which the session is free, or None."""
+        return self._leaving.get(session_id)
 
     @property
     def is_unused(self) -> bool:
@@ -220,28 +210,16 @@ class RemoteLink:
     # --- a connection
 
     async def run(self) -> None:
-        attempt = 0
         try:
-            while self.fault is None:
-                self.last_end = await serve_connection(self._dial, self._serve)
-                began, self._connected_at = self._connected_at, None
-                lasted = began is not None and trio.current_time() - began >= STEADY_SECONDS
-                attempt = 0 if lasted else attempt
-                self._note_lost()
-                verdict = decide_after(self.last_end)
-                if verdict.fault is not None:
-                    self.fail(verdict.fault)
-                    return
-                delay = reconnect_seconds(attempt, outside.jitter(), asked=verdict.wait_seconds)
-                attempt += 1
-                await trio.sleep(delay)
+            await keep_connected(self._dial, self._serve, lambda: self._connected_at, self._take_end)
         finally:
             self.fail(YourMove("the `async with agentrail.connect(…)` block has ended: connect again"))
 
     async def _serve(self, connection: "websockets.WebSocketConnection", nursery: trio.Nursery) -> None:
+        terms = await welcomed_terms(connection, HEARTBEAT_SECONDS)
         self._heard_at = trio.current_time()
-        nursery.start_soon(self._keep_time, connection)
-        self._take_welcome(await welcomed_terms(connection, HEARTBEAT_SECONDS))
+        self._take_welcome(terms)
+        nursery.start_soon(keep_time, connection, terms.heartbeat, lambda: self._heard_at)
         nursery.start_soon(self._send_all, connection)
         while True:
             text = await connection.get_message()
@@ -250,7 +228,6 @@ class RemoteLink:
 
     def _take_welcome(self, terms: LinkTerms) -> None:
         self._max_frame_bytes, self._rate = terms.frame_bytes, terms.frames_a_second
-        self._heartbeat = terms.heartbeat
         self._connected_at = trio.current_time()
         self.connections += 1
         # Subscriptions first, so that they receive the events that the commands cause.
@@ -276,17 +253,8 @@ class RemoteLink:
             self._has_out = trio.Event()
             await self._has_out.wait()
 
-    async def _keep_time(self, connection: "websockets.WebSocketConnection") -> None:
-        number = 0
-        while True:
-            await trio.sleep(self._heartbeat)
-            if trio.current_time() - self._heard_at >= 2 * self._heartbeat:
-                raise trio.TooSlowError
-            if self._connected_at is not None:
-                number += 1
-                await connection.send_message(ping_frame(number).decode())
-
-    def _note_lost(self) -> None:
+    def _take_end(self, ended: BaseException | None, fault: AgentrailError | None) -> None:
+        self.last_end, self._connected_at = ended, None
         for reading in self._readings.values():
             reading.connection_lost()
         gone = [frame_id for frame_id, owed in self._owed.items() if owed.is_left or not owed.repeats]
@@ -295,6 +263,8 @@ class RemoteLink:
         for reading in tuple(self._readings.values()):
             self._stir(reading)  # a paused one may resume now
         self._outbox.clear()
+        if fault is not None:
+            self.fail(fault)
 
     # --- incoming frames
 
@@ -355,14 +325,13 @@ class Links:
     async def link_for(self, session_id: str) -> RemoteLink:
         while True:
             links = [self.first, *(link for link, _ in self._more)]
-            free = next((link for link in links if link.place_of(session_id) is None), None)
+            free = next((link for link in links if not link.has_reader(session_id)), None)
             if free is not None:
                 return free
-            leaving = next((link for link in links if link.is_leaving(session_id)), None)
-            left = None if leaving is None else leaving.place_of(session_id)
-            if left is None:
+            ends = [end for link in links if (end := link.end_of_reader(session_id)) is not None]
+            if not ends:
                 return self._open_more()
-            await left.wait()
+            await ends[0].wait()
 
     def close_unused(self) -> None:
         for one in tuple(self._more):
@@ -370,10 +339,6 @@ class Links:
             if link.is_unused or link.fault is not None:
                 scope.cancel(reason="nothing is read over this connection any more")
                 self._more.remove(one)
-
-    def fail(self, fault: AgentrailError) -> None:
-        for link in (self.first, *(link for link, _ in self._more)):
-            link.fail(fault)
 
     def _open_more(self) -> RemoteLink:
         link, scope = RemoteLink(self._dial), trio.CancelScope()

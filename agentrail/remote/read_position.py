@@ -66,11 +66,10 @@ class RemoteReading:
         fields = {"after": self.cursor, "kinds": self._kinds, "deltas": self._deltas}
         return command_frame("subscribe", self.frame_id, self.session_id, fields)
 
-    def connection_lost(self) -> bool:
+    def connection_lost(self) -> None:
         self._lost = None  # its snapshot did not arrive; the next connection brings both
         if self.standing == "open":
             self.standing = "asked"
-        return self.standing == "asked"
 
     @property
     def may_go_on(self) -> bool:

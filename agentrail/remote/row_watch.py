@@ -9,18 +9,10 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 import msgspec
 import trio
 
-from agentrail import outside, websockets
+from agentrail import websockets
 from agentrail.errors import AgentrailError, CodecError, Unreachable
-from agentrail.remote.dialer import (
-    STEADY_SECONDS,
-    Dial,
-    decide_after,
-    reconnect_seconds,
-    serve_connection,
-    welcomed_terms,
-)
+from agentrail.remote.dialer import Dial, keep_connected, keep_time, welcomed_terms
 from agentrail.remote.error_codes import error_of_reply
-from agentrail.remote.frame_codec import ping_frame
 from agentrail.wire.plain import encode_plain
 from agentrail.wire.rows import RowFilter, decode_row
 
@@ -63,29 +55,17 @@ class WatchedRows(Generic[R]):
             raise self.fault
 
     async def run(self) -> None:
-        attempt = 0
-        while True:
-            self._welcomed_at = None
-            self.last_end = await serve_connection(self._dial, self._serve)
-            verdict = decide_after(self.last_end)
-            self.line, self.is_whole = "lost", False
-            self.fault = verdict.fault
-            self._tell()
-            if self.fault is not None:
-                return
-            attempt = 0 if self._has_lasted() else attempt
-            await trio.sleep(reconnect_seconds(attempt, outside.jitter(), asked=verdict.wait_seconds))
-            attempt += 1
+        await keep_connected(self._dial, self._serve, lambda: self._welcomed_at, self._take_end)
 
-    def _has_lasted(self) -> bool:
-        welcomed = self._welcomed_at
-        return welcomed is not None and trio.current_time() - welcomed >= STEADY_SECONDS
+    def _take_end(self, ended: BaseException | None, fault: AgentrailError | None) -> None:
+        self.last_end, self.fault, self._welcomed_at = ended, fault, None
+        self.line, self.is_whole = "lost", False
+        self._tell()
 
     async def _serve(self, connection: "websockets.WebSocketConnection", nursery: trio.Nursery) -> None:
-        self._heard_at = trio.current_time()
-        nursery.start_soon(self._keep_time, connection)
         await welcomed_terms(connection, _HEARTBEAT_SECONDS)
-        self._welcomed_at = trio.current_time()
+        self._welcomed_at = self._heard_at = trio.current_time()
+        nursery.start_soon(keep_time, connection, _HEARTBEAT_SECONDS, lambda: self._heard_at)
         asked = {
             "type": "watch",
             "id": _WATCH_ID,
@@ -97,15 +77,6 @@ class WatchedRows(Generic[R]):
             text = await connection.get_message()
             self._heard_at = trio.current_time()
             self.take(text if isinstance(text, str) else text.decode())
-
-    async def _keep_time(self, connection: "websockets.WebSocketConnection") -> None:
-        number = 0
-        while True:
-            await trio.sleep(_HEARTBEAT_SECONDS)
-            if trio.current_time() - self._heard_at >= 2 * _HEARTBEAT_SECONDS:
-                raise trio.TooSlowError
-            number += 1
-            await connection.send_message(ping_frame(number).decode())
 
     def take(self, text: str) -> None:
         told = _object_in(text)
