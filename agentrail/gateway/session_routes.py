@@ -502,7 +502,7 @@ OFFERS: Final = (
     Offer("fork", _only("forks a session", _fork_exactly, ForkCommandBody)),
     Offer(operations.REWIND, _only("rewinds a session to an earlier point", _rewind_exactly, RewindCommandBody)),
     Offer(operations.TURNS, _only("lists the finished turns", _turns, query=("limit",)), is_ordered=False),
-    Offer(operations.STOP, _only("ends a session", passes(operations.STOP, asks="root"), StopBody, replies={200: ()})),
+    Offer(operations.STOP, _only("ends a session", passes(operations.STOP, asks="root"), StopBody, replies={200: ()}), is_ordered=False),
     Offer(operations.JOURNAL, _only("shows a journal", _journal, query=("after", "limit"), scope="inspect"), is_ordered=False),
     Offer(operations.STATE_AT, _only("shows the state of a session after a record", _state_at, StateAtBody, scope="inspect"), is_ordered=False),
 )
