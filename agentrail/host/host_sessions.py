@@ -115,7 +115,7 @@ class HostSessions:
                 # With a store, it exists until it is purged, and then must be reported as unknown.
                 words = None if self.has_store else self._last_words_of(owner, session_id)
                 if facts is None and words is not None:
-                    raise SessionDown(session_id, words.reason or "it has ended")
+                    raise _end_of(session_id, words)
                 raise unknown(session_id)
             case Access.TAKEN:
                 hint = "omit session_id to get a generated id"
@@ -222,7 +222,7 @@ class HostSessions:
         words = self.supervisor.last_words(facts.session_id, scope=owner.tenant_id)
         # A hibernated session that another node has continued meanwhile leaves no words. The store knows where it is.
         if facts.has_ended or (facts.is_here and (words is not None or not self.has_store)):
-            raise _end_of(facts, words)
+            raise _end_of(facts.session_id, words, is_stored=facts.has_ended)
         return await self._resume(facts, owner, on_drift)
 
     async def _resume(self, facts: SessionFacts, owner: SessionOwner, on_drift: OnDrift | None) -> Session:
@@ -446,12 +446,12 @@ def refuse_child(facts: SessionFacts) -> None:
         raise SessionIsChild(message, root_id=facts.root_id)
 
 
-def _end_of(facts: SessionFacts, words: LastWords | None) -> SessionDown:
-    if words is None or (words.how == "rested" and facts.has_ended):  # on another node, to which it had moved
-        return SessionDown(facts.session_id, "it has ended")
-    if words.how == "rested":  # since the facts were read: it continues elsewhere
-        return SessionRested(facts.session_id, words.reason)
-    return SessionDown(facts.session_id, words.reason or "it has ended")
+def _end_of(session_id: str, words: LastWords | None, *, is_stored: bool = False) -> SessionDown:
+    if words is None or (words.how == "rested" and is_stored):  # on another node, to which it had moved
+        return SessionDown(session_id, "it has ended")
+    if words.how == "rested":  # since the facts were read, or without a store: it continues elsewhere
+        return SessionRested(session_id, words.reason)
+    return SessionDown(session_id, words.reason or "it has ended")
 
 
 def _log_that_it_stays(error: Unrevivable | JournalDrifted, profile: str) -> None:
