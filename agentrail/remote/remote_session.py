@@ -17,8 +17,13 @@ from agentrail.errors import (
     AlreadyExists,
     AlreadyStarted,
     CodecError,
+    IdInvalid,
     NotRemote,
+    RemoteRefused,
     SessionUnknown,
+    UnknownApproval,
+    UnknownCall,
+    UnknownRule,
 )
 from agentrail.events import Event
 from agentrail.messages import Content, Message, SessionId, Text, TraceContext
@@ -168,6 +173,14 @@ def prompt_body(content: Content) -> dict[str, Any]:
         case _:
             return {"content": blocks}
 
+
+_UNKNOWN: Final[Mapping[tuple[str, str], type[AgentrailError]]] = {
+    **dict.fromkeys((("approve", "approval_id"), ("reject", "approval_id")), UnknownApproval),
+    **dict.fromkeys((("respond", "ref"), ("decline", "ref"), ("answer", "ref")), UnknownApproval),
+    **dict.fromkeys((("revoke_rule", "rule_id"), ("unbreak", "tool")), UnknownRule),
+    ("abort_tool", "call_id"): UnknownCall,
+}
+"""Error for an unknown id, by the command and its field."""
 
 R = TypeVar("R")
 
@@ -436,8 +449,12 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         self, name: str, told: Mapping[str, Any], was_ours: Callable[[AgentrailError], bool]
     ) -> bytes:
         answered = await self._links.first.ask(name, self._session_id, told)
-        if answered.error is not None and not (answered.was_repeated and was_ours(answered.error)):
-            raise answered.error
+        error = answered.error
+        if error is not None and not (answered.was_repeated and was_ours(error)):
+            # A server refuses an id that nothing can have by the name of its field, and a local session as unknown.
+            is_refused = isinstance(error, IdInvalid | RemoteRefused)
+            kind = _UNKNOWN.get((name, str(error).partition(" ")[0])) if is_refused else None
+            raise error if kind is None else kind(str(error))
         return answered.result
 
     # --- decisions
