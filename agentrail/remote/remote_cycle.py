@@ -11,8 +11,8 @@ import trio
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.policy.tags import rest_of
 from agentrail.core.session.receipts import PromptReceipt
-from agentrail.core.session.views import Snapshot, Status
-from agentrail.errors import AgentrailError, SessionDown, SessionRested, YourMove
+from agentrail.core.session.views import QueuedInput, Snapshot, Status
+from agentrail.errors import AgentrailError, CursorAhead, SessionDown, SessionRested, YourMove
 from agentrail.events import (
     AgentEnd,
     AgentStart,
@@ -35,7 +35,7 @@ from agentrail.remote.remote_subscription import Subscribing
 from agentrail.runtime.cycle_reply import CycleReply, TurnsApart, reply_of_cycle
 from agentrail.runtime.cycle_stream import CYCLE_ENDS, ENDS, OnLeave
 from agentrail.runtime.event_subscription import number_of
-from agentrail.runtime.event_waits import MeantEvent, decide_beginning
+from agentrail.runtime.event_waits import MeantEvent, decide_beginning, decide_wait
 from agentrail.runtime.session_monitor import SessionGone
 from agentrail.wire.server_frames import MAX_CURSOR
 
@@ -90,7 +90,6 @@ class RemoteCycle:
         self._subscribe = partial(session.subscribe, kinds=heard, deltas=deltas, buffer=buffer)
         self._events = self._subscribe()
         self._receipt: PromptReceipt | None = None
-        self._from = 0
         self._is_begun = False
         self._is_taken = False
         self._is_over = False
@@ -122,7 +121,6 @@ class RemoteCycle:
             self._receipt = await self._prompt()
             self._events = self._subscribe(after=max(self._receipt.seq - 1, 0))
             await self._events.__aenter__()
-            self._from = self._receipt.seq
             return self
         await self._events.__aenter__()
         try:
@@ -130,7 +128,6 @@ class RemoteCycle:
         except BaseException:
             await self._events.__aexit__(None, None, None)  # noqa: ASYNC102 - waits for nothing
             raise
-        self._from = self._receipt.seq
         return self
 
     async def _prompt(self) -> PromptReceipt:
@@ -230,7 +227,7 @@ class RemoteCycle:
             self._reply = SessionDown(self._session.session_id, "its last events did not arrive")
             return
         said = [one.text for one in end.messages if isinstance(one, AssistantMessage) and one.text.strip()]
-        self._reply = reply_of_cycle(end, text, said, self._from)
+        self._reply = reply_of_cycle(end, text, said, receipt.seq)
 
 
 async def answer_to_request(session: CycleSource, request_id: str | None) -> str:
@@ -270,6 +267,9 @@ class RemoteMonitor:
                         incarnation = event.incarnation
                     elif isinstance(event, SessionEnd):
                         reason = event.reason
+                        break
+                else:
+                    await self._session.status()  # raises: its end was among the events that were lost
         except SessionDown as down:
             reason = down.reason
         return SessionGone(session_id=self._session.session_id, reason=reason, incarnation=incarnation)
@@ -287,14 +287,15 @@ async def find_event(session: CycleSource, meant: MeantEvent) -> Event:
     except SessionRested:
         raise
     except SessionDown:  # its events can still be read
-        kept = await _read_between(session, 0, MAX_CURSOR)
+        kept = await _read_back(session, await _last_seq_of_ended(session))
         start = decide_beginning(kept)[0]
         of_cycle = [] if start is None else [one for one in kept if number_of(one) > start]
         found = next(filter(meant.found, of_cycle), None)
         if found is None:
             raise
         return found
-    after = status.last_seq if _is_coming(status) else decide_beginning(await _read_back(session, status))[0]
+    is_coming = _is_coming(status)
+    after = status.last_seq if is_coming else decide_beginning(await _read_back(session, status.last_seq))[0]
     if after is None:
         after = status.last_seq
         if _is_idle(status):
@@ -305,31 +306,40 @@ async def find_event(session: CycleSource, meant: MeantEvent) -> Event:
                 return event
             if isinstance(event, EventsLost) and _is_idle(await session.status()):
                 meant.refuse("the events of the cycle are no longer kept")
+    await session.status()  # raises, with the reason of the end
     raise SessionDown(session.session_id, "ended")
+
+
+async def _last_seq_of_ended(session: CycleSource) -> int:
+    """Return the number of the last event of a session without a status, which the refusal of a later number names."""
+    try:
+        async with session.subscribe(after=MAX_CURSOR):
+            return MAX_CURSOR
+    except CursorAhead as ahead:
+        return ahead.positions[session.session_id]
 
 
 async def collect_answer(session: CycleSource) -> str:
     """Wait for the running or next cycle, or take the last one. A fork without a cycle has the answer that it was forked after."""
-    status = await session.status()
-    if _is_coming(status):
-        async with session.subscribe(after=status.last_seq, kinds=[AgentStart], deltas=False) as events:
-            async for event in events:
-                if isinstance(event, AgentStart):
-                    return await _answer_of_start(session, event)
-        return ""
-    started = [event for event in await _read_back(session, status) if isinstance(event, AgentStart)]
-    if started:
-        return await _answer_of_start(session, started[-1])
-    messages = (await session.snapshot()).last_messages
+    snapshot = await session.snapshot()
+    status = snapshot.status
+    begun: Sequence[QueuedInput | AgentStart]
+    if _is_coming(status) and not status.tearing_down:  # else the queue waits for the end of an abort
+        begun = [one for one in snapshot.queued if one.ref == status.queued[0]]
+    else:
+        begun = [one for one in await _read_back(session, snapshot.last_seq) if isinstance(one, AgentStart)]
+    messages = snapshot.last_messages
+    if begun and begun[-1].request_id is not None:
+        return await answer_to_request(session, begun[-1].request_id)
+    if begun:  # by no request, such as a cycle of `go_on`
+        end = await find_event(session, decide_wait(AgentEnd))
+        assert isinstance(end, AgentEnd)  # noqa: S101 - as wanted
+        messages = end.messages
     return next((one.text for one in reversed(messages) if isinstance(one, AssistantMessage)), "")
 
 
-async def _answer_of_start(session: CycleSource, start: AgentStart) -> str:
-    return "" if start.request_id is None else await answer_to_request(session, start.request_id)
-
-
-async def _read_back(session: CycleSource, status: Status) -> Sequence[Event]:
-    width, last = _LOOKED_AT_FIRST, status.last_seq
+async def _read_back(session: CycleSource, last: int) -> Sequence[Event]:
+    width = _LOOKED_AT_FIRST
     while True:
         events = await _read_between(session, max(0, last - width), last)
         if decide_beginning(events)[1] or width >= last or len(events) < width:

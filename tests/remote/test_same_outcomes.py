@@ -1,16 +1,22 @@
 """What a caller of a session is told in the end is the same in this process and over a network."""
 
 from contextlib import nullcontext
+from functools import partial
 
 import pytest
 import trio
 
-from agentrail import events
-from agentrail.errors import AgentrailError
+from agentrail import events, tool
+from agentrail.abc import Ok
+from agentrail.errors import AgentrailError, Unrevivable
+from agentrail.remote.remote_session import RemoteSession
+from agentrail.runtime import session_resume
+from agentrail.runtime.session_monitor import SessionGone
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing import supervisors
-from agentrail.testing.models import FunctionModel, says
+from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from tests.remote.over_a_network import every_supervisor_remote
+from tests.remote.test_cut_connections import cut_supervisor
 from tests.runtime.rig import NoSandbox
 
 
@@ -24,18 +30,52 @@ async def told(call):
     return type(found) if isinstance(found, events.EventBase) else found
 
 
-async def same_outcomes(scenario, new_store=lambda: None):
+def one_answer():
+    return FunctionModel(lambda _: says("One.", pause_seconds=5))
+
+
+async def same_outcomes(scenario, new_store=lambda: None, new_model=one_answer, *, tools=(), **options):
     """Return the outcomes of a scenario with a session in this process, and require the same ones over a network."""
     found = []
     for around in (nullcontext, every_supervisor_remote):
         with around():
             async with supervisors.open_nameless(
-                lambda _name, _root: NoSandbox(), store=new_store()
+                lambda _name, _root: NoSandbox(), store=new_store(), **options
             ) as supervisor:
-                model = FunctionModel(lambda _: says("One.", pause_seconds=5))
-                found.append(await scenario(await supervisor.start_session(model=model, session_id="s-1")))
+                session = await supervisor.start_session(model=new_model(), tools=tools, session_id="s-1")
+                given = (session, supervisor) if options else (session,)
+                found.append(await scenario(*given))
     assert found[1] == found[0]
     return found[0]
+
+
+@tool
+async def stubborn() -> str:
+    """Take four seconds, also after an abort."""
+    with trio.CancelScope(shield=True):
+        await trio.sleep(4)
+    return "late"
+
+
+def stubborn_first():
+    """Make a model that calls the stubborn tool in its first cycle."""
+    return ScriptedModel([calls(("stubborn", {})), says("Two."), says("Three.")])
+
+
+class Timed:
+    """Outcomes of calls, each with the seconds at which it began and ended."""
+
+    def __init__(self):
+        self.began = trio.current_time()
+        self.found = {}
+
+    def now(self):
+        return round(trio.current_time() - self.began)
+
+    async def put(self, name, call):
+        began = self.now()
+        outcome = await told(call)
+        self.found[name] = (began, self.now(), outcome)
 
 
 async def streamed(session):
@@ -115,3 +155,151 @@ async def test_a_wait_that_takes_too_long_names_the_event(autojump_clock):
 
     _, message, _ = await same_outcomes(scenario)
     assert message == "no AgentEnd within 1 s; the session continues: call this again to wait for longer"
+
+
+async def test_during_an_abort_the_reply_is_that_of_the_aborted_cycle(autojump_clock):
+    """Also while prompts wait for the end of the abort: their cycles have not begun."""
+
+    async def scenario(session):
+        timed = Timed()
+        async with trio.open_nursery() as nursery:
+            await session.prompt("one")
+            await trio.sleep(1)
+            nursery.start_soon(timed.put, "abort", lambda: session.abort("enough"))
+            await trio.sleep(1)
+            await session.prompt("two")
+            await timed.put("collect", session.collect_reply)
+            await timed.put("wait", partial(session.wait_for, events.AgentEnd))
+        return [timed.found["collect"], timed.found["wait"]]
+
+    collected, waited = await same_outcomes(scenario, new_model=stubborn_first, tools=[stubborn])
+    assert (collected[:2], collected[2][1]) == ((2, 2), "the cycle was aborted: enough")
+    assert waited == (2, 4, events.AgentEnd)
+
+
+async def test_the_reply_of_a_cycle_without_a_message_is_collected(autojump_clock):
+    """Of `go_on`, while it runs and after it, and of a prompt that another program sent in the session's process."""
+
+    async def scenario(session):
+        await session.prompt("one")
+        await trio.sleep(1)
+        await session.abort("enough")
+        await session.go_on()
+        return [await session.collect_reply(), await session.collect_reply()]
+
+    assert await same_outcomes(scenario, new_model=stubborn_first, tools=[stubborn]) == ["Two.", "Two."]
+
+
+async def test_a_session_that_stops_tells_each_caller_the_same(autojump_clock):
+    """A second stop waits for the end too, a message is refused at once, and a wait for an event has the reason."""
+
+    async def scenario(session):
+        timed = Timed()
+        async with trio.open_nursery() as nursery:
+            await session.prompt("one")
+            await trio.sleep(1)
+            nursery.start_soon(timed.put, "abort", lambda: session.abort("no"))
+            await trio.sleep(1)
+            await session.prompt("two")
+            nursery.start_soon(timed.put, "wait", partial(session.wait_for, events.AgentEnd))
+            await trio.sleep(0.1)
+            for name in ("first", "second"):
+                nursery.start_soon(timed.put, name, partial(session.stop, "enough"))
+                await trio.sleep(0.1)
+            nursery.start_soon(timed.put, "prompt", partial(session.prompt, "three"))
+        await timed.put("third", partial(session.stop, "again"))
+        del timed.found["abort"]
+        return sorted(timed.found.items())
+
+    outcomes = dict(await same_outcomes(scenario, new_model=stubborn_first, tools=[stubborn]))
+    assert outcomes["first"] == outcomes["second"] == (2, 4, None)
+    assert (outcomes["prompt"][:2], outcomes["wait"][:2], outcomes["third"][:2]) == ((2, 2), (2, 4), (4, 4))
+    assert {outcomes[name][2][1] for name in ("prompt", "wait", "third")} == {"session 's-1' is down: enough"}
+
+
+async def test_after_a_stop_only_the_last_cycle_is_read(autojump_clock, monkeypatch):
+    """The history may be long, and is not what is waited for."""
+    begun, subscribe = [], RemoteSession.subscribe
+
+    def noting(self, *, after=None, **options):
+        begun.append(after)
+        return subscribe(self, after=after, **options)
+
+    monkeypatch.setattr(RemoteSession, "subscribe", noting)
+
+    async def scenario(session):
+        for _ in range(60):
+            await session.ask("one")
+        last = (await session.status()).last_seq
+        await session.stop("enough")
+        begun.clear()
+        return [last > 300, (await session.wait_for(events.AgentEnd)).meta.seq == last]
+
+    assert await same_outcomes(scenario) == [True, True]
+    assert min(begun) > 40
+
+
+async def test_a_monitor_has_the_reason_of_an_end_that_it_missed(autojump_clock):
+    """Its connection was lost, and when it returned, the session had ended and its last events were no longer kept."""
+    async with cut_supervisor([2]) as (remote, supervisor):
+        session = await remote.start_session(model=one_answer(), session_id="s-1", event_buffer_size=0)
+        own, gone = supervisor.session("s-1", scope=session.scope or "acme"), []
+
+        async def watch():
+            gone.append(await session.monitor().wait())
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            await trio.sleep(0.001)
+            await own.stop("enough")
+    assert gone == [SessionGone(session_id="s-1", reason="enough", incarnation=1)]
+
+
+@pytest.mark.parametrize("how", ["rested", "without its code"])
+async def test_a_session_that_cannot_be_used_now_is_told_by_the_same_error(how, autojump_clock, monkeypatch):
+    """One that was put to rest may come back, and one that hibernates needs its code."""
+
+    async def scenario(session, supervisor):
+        await session.ask("one")
+        if how == "rested":
+            await supervisor.rest("s-1")
+        else:
+            await trio.sleep(30)
+            assert supervisor.statistics().asleep == 1
+            monkeypatch.setattr(session_resume, "revive", without_its_code)
+        tries = (session.status, session.collect_reply, session.stop, partial(session.prompt, "two"))
+        found = [(await told(call))[0].__name__ for call in tries]
+        monkeypatch.undo()
+        return found
+
+    store, after = (lambda: None, None) if how == "rested" else (lambda: MemoryStore(lease_ms=0), 10.0)
+    outcomes = await same_outcomes(scenario, store, hibernate_after=after)
+    assert set(outcomes) == {"SessionRested" if how == "rested" else "Unrevivable"}
+
+
+def without_its_code(*_given, **_options):
+    session_id = "s-1"
+    raise Unrevivable(session_id, missing=["tool 'look'"])
+
+
+@pytest.mark.parametrize(
+    "wrong", ["", " ", "a/b", "x" * 5_000, "é", "a\x00b", "..", "s-1\n"], ids=lambda wrong: ascii(wrong)[:9]
+)
+async def test_an_id_that_nothing_can_have_is_unknown(wrong, autojump_clock):
+    """A server refuses its form, and says so; the error is that of an id that nothing has."""
+
+    async def scenario(session):
+        by_id = {
+            "approve": session.approve,
+            "reject": session.reject,
+            "respond": partial(session.respond, response="yes"),
+            "decline": session.decline,
+            "answer": partial(session.answer, outcome=Ok(text="yes")),
+            "abort_tool": session.abort_tool,
+            "revoke_rule": session.revoke_rule,
+            "unbreak": session.unbreak,
+        }
+        return {name: (await told(partial(call, wrong)))[0].__name__ for name, call in by_id.items()}
+
+    outcomes = await same_outcomes(scenario)
+    assert set(outcomes.values()) == {"UnknownApproval", "UnknownCall", "UnknownRule"}
