@@ -12,7 +12,7 @@ from agentrail.abc.store import Store, StoredSession
 from agentrail.core.journal.file_changes import FilesBehind, files_behind
 from agentrail.core.journal.fold import Sources, first_state, walk
 from agentrail.core.journal.record import Record, Tail, join_blobs, tail_of
-from agentrail.core.journal.recorded_steps import whole_body
+from agentrail.core.journal.recorded_steps import first_event_in, whole_body
 from agentrail.core.journal.replay import ReplayStep, begins, steps_from
 from agentrail.core.journal.step_explanation import ExplainedStep, explained_step
 from agentrail.core.journal.turn_index import CallBehind, PastTurn, calls_behind, past_turns
@@ -183,7 +183,8 @@ class Journal:
             fault = f"the event is {event}: expected 1 to {self._events_behind(high)}, the range of session {stored.session!r}"
             raise OptionError([fault])
         # Before the first remaining record, only the fact that records were dropped is known.
-        if low > 1 and event <= self._events_behind(low):
+        first = record_at(self.store, stored, low)
+        if low > 1 and event < (first_event_in(first.does) or first.events + 1):
             raise Trimmed(stored.session, first=low)
         while low < high:
             middle = (low + high) // 2

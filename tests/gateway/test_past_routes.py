@@ -13,10 +13,11 @@ from agentrail.core.journal.step_explanation import ExplainedStep, lines_of_step
 from agentrail.runtime.session_loader import PluginFinder, fold_sources, read_after
 from agentrail.runtime.tree_secrets import knowing
 from agentrail.stores.memory import MemoryStore
-from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.plugins import PuppetPlugin, read_rule
 from agentrail.testing.tools import RecordingTool
 from property_tests.core.test_patches_give_the_other_document import as_sent, carry_out
+from tests.gateway.attacks.wire import FREE
 from tests.gateway.callers import auth, by
 from tests.gateway.web import Web, serving
 from tests.host.hosting import answering, profile
@@ -197,3 +198,27 @@ async def test_what_was_trimmed_is_told_by_its_first_number(tmp_path):
         assert kept["previous"] is None
         assert (await read(web, "state", at=snapshot.seq))["state"]["messages"]
         assert (await read(web, "trace", before=9_999, kinds="prompt"))["previous"] is None
+
+
+@on_bounded_time
+async def test_a_fork_at_an_event_of_the_first_remaining_record():
+    """That record and the state after it are still there. What was dropped is told by the first number."""
+    store = MemoryStore()
+    async with serving(
+        None,
+        profiles=[profile(FunctionModel(lambda _: says("x")))],
+        store=store,
+        limits=FREE,
+        auth=auth,
+        headers=by("ann"),
+    ) as web:
+        for _ in range(70):
+            assert (await web.chat(session_id="main")).status_code == 200
+        snapshot = store.snapshots("acme", "main")[0]
+        await web.host.supervisor.trim_session("main", before=snapshot.seq, scope="acme")
+        (first,) = store.read("acme", "main", snapshot.seq - 1, 1)
+        assert first.does.startswith("publish")
+        made = await web.post("/sessions/main/fork", {"event": first.events})
+        assert (made.status_code, made.json()["at"]) == (201, snapshot.seq)
+        dropped = await web.post("/sessions/main/fork", {"event": 1})
+        assert (dropped.status_code, dropped.json()["error"]["first"]) == (410, snapshot.seq)

@@ -197,6 +197,15 @@ def effects_named(does: str) -> frozenset[EffectId]:
     return frozenset(map(EffectId, _BEGUN.findall(does)))
 
 
+_PUBLISHED: Final = re.compile(r"^publish (\d+)", re.MULTILINE)
+
+
+def first_event_in(does: str) -> int | None:
+    """Return the number of the first event that a record published, or None."""
+    found = _PUBLISHED.search(does)
+    return None if found is None else int(found[1])
+
+
 _OPERATION: Final = re.compile(
     r"^(start_stream \S+|run_tool \S+ \S+|spawn_child .*|resume_child \S+|start_agent .*|prompt_agent .*"
     r"|run_plugin_request \S+ (?:WriteFile|WriteNotes|KeepMemory|CallModel))(?: op=\S* (args=\S+))?",

@@ -2,7 +2,7 @@
 
 from typing import Any, get_args
 
-from agentrail.core.journal.recorded_steps import effects_named, outline
+from agentrail.core.journal.recorded_steps import effects_named, first_event_in, outline
 from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol import effects as asked
 from agentrail.core.protocol.actions import ReadFile
@@ -85,3 +85,10 @@ def test_each_effect_is_one_short_line():
     assert "secret" not in outline(LINES.values())  # an export without content has outlines all the same
     assert effects_named("") == frozenset()
     assert effects_named(outline(LINES.values())) == {"r4", "t7", "t8", "h1", "h2", "g1", "e3", "c2"}
+
+
+def test_the_first_event_of_a_record_is_read_from_its_outline():
+    """Of a range its first number. A record that published nothing has none."""
+    assert [
+        first_event_in(does) for does in ("publish 7-9\nreply\npublish 10", "reply\npublish 4", "reply", "")
+    ] == [7, 4, None, None]
