@@ -524,8 +524,9 @@ class OpenSocket:
             raise_what_travels(raised)
             self._reply_failure(asked.id, raised)
         finally:
-            if self.subscriptions.get(asked.session_id) is reading:
-                del self.subscriptions[asked.session_id]
+            if self.subscriptions.get(asked.session_id, reading) is reading:
+                self.subscriptions.pop(asked.session_id, None)
+                self.queue.cursors.pop(asked.session_id, None)
 
     async def _read_here(self, reading: FollowedSession) -> bool:
         """Send the events of a session of this node. See `ReadHere`."""

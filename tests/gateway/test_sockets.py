@@ -310,6 +310,22 @@ async def test_a_server_that_stops_tells_each_socket_where_to_go_on():
         assert client.seen[-1] == {"type": "closing", "reason": "shutdown", "cursors": stands}
 
 
+async def test_a_session_that_ended_or_is_not_read_any_more_has_no_cursor():
+    """A socket that stays open for days keeps nothing of the sessions that it has followed."""
+    async with serving(answering("x", "y")) as web, socket_of(web) as client:
+        for name in ("ended", "left", "open"):
+            await client.done("create", session_id=name)
+            await client.subscribe(name)
+        stands = (await client.done("snapshot", session_id="open"))["seq"]
+        await client.done("unsubscribe", session_id="left")
+        await client.done("stop", session_id="ended")
+        if not any(frame["type"] == "reply" and frame["id"] == "sub-ended" for frame in client.seen):
+            await client.until("reply", id="sub-ended")
+        web.stop.set()
+        assert await client.closed() == 1001
+        assert client.seen[-1]["cursors"] == {"open": stands}
+
+
 async def test_one_who_does_not_read_is_closed_with_4409_and_others_lose_nothing(monkeypatch):
     """Publishing does not wait for it; it is told where to go on, or is cut."""
     monkeypatch.setattr(sockets_module, "WRITE_GRACE_SECONDS", 0.3)
