@@ -70,10 +70,10 @@ def terms_in(frame: ServerFrame) -> LinkTerms:
     return LinkTerms(heartbeat=float(beat), frame_bytes=int(size), frames_a_second=max(float(rate), 2.0))
 
 
-def object_in(result: bytes) -> dict[str, Any]:
+def object_in(result: str | bytes) -> dict[str, Any]:
     try:
         told = msgspec.json.decode(result or b"null")
-    except RecursionError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         message = f"the server's reply cannot be read: {error}"
         raise CodecError(message, path="$") from error
     if not isinstance(told, dict):

@@ -1,10 +1,9 @@
 """Rows of a server, watched within a block: the current rows, and their changes. Trio."""
 
-import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from types import MappingProxyType
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 import trio
@@ -13,6 +12,7 @@ from agentrail import websockets
 from agentrail.errors import AgentrailError, CodecError, Unreachable
 from agentrail.remote.dialer import Dial, keep_connected, keep_time, welcomed_terms
 from agentrail.remote.error_codes import error_of_reply
+from agentrail.remote.frame_codec import object_in
 from agentrail.wire.plain import encode_plain
 from agentrail.wire.rows import RowFilter, decode_row
 
@@ -76,10 +76,10 @@ class WatchedRows(Generic[R]):
         while True:
             text = await connection.get_message()
             self._heard_at = trio.current_time()
-            self.take(text if isinstance(text, str) else text.decode())
+            self.take(text)
 
-    def take(self, text: str) -> None:
-        told = _object_in(text)
+    def take(self, text: str | bytes) -> None:
+        told = object_in(text)
         if told.get("type") == "reply" and told.get("id") == _WATCH_ID and not told.get("ok", False):
             raise error_of_reply(told.get("error") or {}, None)
         if told.get("type") not in ("watching", "changed") or told.get("id") != _WATCH_ID:
@@ -128,15 +128,3 @@ async def watch_rows(  # noqa: PLR0913 - what is watched, and for how long one w
         nursery.cancel_scope.cancel(reason="the watch was closed")
     if watched.fault is not None:
         raise watched.fault
-
-
-def _object_in(text: str) -> dict[str, Any]:
-    try:
-        told = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        message = f"the server sent an invalid frame of agentrail.v1: {error}"
-        raise CodecError(message, path="$") from error
-    if not isinstance(told, dict):
-        message = "the server sent an invalid frame of agentrail.v1: it is not an object"
-        raise CodecError(message, path="$")
-    return told
