@@ -899,6 +899,32 @@ def test_nothing_is_lost_by_a_wait_that_was_too_short(supervisor):
         session.subscribe().next()
 
 
+def test_a_wait_that_is_cancelled_as_its_event_arrives_keeps_the_order(supervisor, monkeypatch):
+    """Whether the next call comes before the event is put back or after it, this event is the first."""
+    session = supervisor.start_session(model=Gate(is_open=True))
+    with session.subscribe(kinds=[AgentEnd]) as events:
+        later: list[Future[AgentEnd | None]] = []
+
+        class GivenUp(Future):  # type: ignore[type-arg]
+            """One whose caller gives up in the moment in which its event arrives, and then calls again."""
+
+            def set_result(self, result: object) -> None:
+                if isinstance(result, AgentEnd) and not later:
+                    self.cancel()
+                    later.append(events.futures.next())
+                super().set_result(result)
+
+        for number in range(3):
+            session.ask(f"{number}")
+        monkeypatch.setattr("agentrail.blocking.supervisor_thread.Future", GivenUp)
+        with pytest.raises(concurrent.futures.CancelledError):
+            events.futures.next().result(SECONDS)
+        until(lambda: later)
+        first = later[0].result(SECONDS)
+        answers = [event.messages[-1].text for event in (first, next(events), next(events))]
+    assert answers == ["to 0", "to 1", "to 2"]
+
+
 def test_a_reader_that_is_too_slow_is_cut_off(supervisor):
     """It gets what the buffer held, then the error with the number to go on after; the reader's side is bounded too."""
     session = supervisor.start_session(model=Gate(is_open=True))

@@ -58,6 +58,7 @@ class Pulled(Generic[T]):
         self._thread = thread
         self._source = source
         self._taken: deque[T] = deque()
+        self._is_given_up = False  # an event of the last trip may still be put back
 
     @property
     def futures(self) -> NextFuture[T]:
@@ -93,7 +94,7 @@ class Pulled(Generic[T]):
 
         Cancellation: Ctrl-C ends the wait, and no event is lost.
         """
-        if not self._taken:
+        if not self._has_next:
             self._thread.refuse_to_hold("events.next")
         try:
             return self._thread.wait(self._later(timeout_seconds))
@@ -102,8 +103,10 @@ class Pulled(Generic[T]):
 
     def _later(self, timeout_seconds: float | None) -> "Future[T | None]":
         refuse(fault_of_wait(timeout_seconds))
-        if not self._taken and not self._thread.is_over:
-            return self._thread.submit(partial(self._pull, timeout_seconds), self._put_back)
+        if not (self._has_next or self._thread.is_over):
+            pulled = self._thread.submit(partial(self._pull, timeout_seconds), self._put_back)
+            pulled.add_done_callback(self._note_end)
+            return pulled
         future: Future[T | None] = Future()
         try:
             future.set_result(self._next_left())
@@ -111,7 +114,16 @@ class Pulled(Generic[T]):
             future.set_exception(error)
         return future
 
+    @property
+    def _has_next(self) -> bool:
+        return bool(self._taken) and not self._is_given_up
+
+    def _note_end(self, pulled: "Future[T | None]") -> None:
+        self._is_given_up = pulled.cancelled()
+
     async def _pull(self, timeout_seconds: float | None) -> T | None:
+        if self._taken:  # put back, after its caller had called again
+            return self._taken.popleft()
         seconds = math.inf if timeout_seconds is None else timeout_seconds
         with trio.move_on_after(seconds):
             try:
