@@ -105,16 +105,20 @@ class PromptQueued(EventBase, frozen=True, kw_only=True, omit_defaults=True):
     trace: TraceContext | None = None
 
 
-class PromptDropped(EventBase, frozen=True, kw_only=True):
+class PromptDropped(EventBase, frozen=True, kw_only=True, omit_defaults=True):
     """A queued prompt was discarded by a clearing or the session's end.
 
     Attributes:
         ref: Id of the prompt.
         content: The user's message.
+        reason: Reason of the abort or of the session's end. None: none was given.
+        at_end: Whether the session's end discarded it.
     """
 
     ref: PromptRef
     content: tuple[UserBlock, ...]
+    reason: str | None = None
+    at_end: bool = False
 
 
 class PromptRejected(EventBase, frozen=True, kw_only=True):

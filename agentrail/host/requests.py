@@ -121,7 +121,6 @@ class RequestStanding(RequestFacts, frozen=True, kw_only=True):
         cycle: The session's running cycle, its own or another's, as of the last event read.
         is_joined: Whether a cycle that its own prompt did not start handles it: it was taken as a decision, or steered.
         is_given_up: Whether the session was given up. Prompts dropped after that have failed.
-        abort_reason: Reason of the abort that ended the last cycle of another request, None once the next one starts.
     """
 
     ref: PromptRef
@@ -130,7 +129,6 @@ class RequestStanding(RequestFacts, frozen=True, kw_only=True):
     cycle: PromptRef | None = None
     is_joined: bool = False
     is_given_up: bool = False
-    abort_reason: str | None = None
 
     def __repr__(self) -> str:
         return f"RequestStanding(ref={self.ref!r}, status={self.status!r}, seq={self.seq})"
@@ -159,9 +157,9 @@ def _of_prompts(standing: RequestStanding, event: Event) -> RequestStanding:
         case PromptQueued(ref=one) if one == ref:
             # Also a steer that no cycle read: from now on it is a prompt with its own cycle.
             return replace(standing, status="queued")
-        case PromptDropped(ref=one) if one == ref:
+        case PromptDropped(ref=one, reason=reason) if one == ref:
             status: RequestStatus = "failed" if standing.is_given_up else "dropped"
-            return replace(standing, status=status, reason=standing.abort_reason)
+            return replace(standing, status=status, reason=reason)
         case PromptRejected(ref=one, reason=reason) if one == ref:
             return replace(standing, status="refused", reason=reason)
         case PromptTaken(ref=one) if one == ref:
@@ -178,7 +176,7 @@ def _of_cycles(standing: RequestStanding, event: Event) -> RequestStanding:
         case AgentStart(ref=ref):
             if ref == standing.ref:
                 return replace(standing, status="running", cycle=ref, is_kept=True)
-            return replace(standing, cycle=ref, abort_reason=None)
+            return replace(standing, cycle=ref)
         case AgentSuspended(waiting=waiting) if standing.is_at_work:
             return replace(standing, status="waiting", pending=waiting)
         case AgentResumed() if standing.status == "waiting":
@@ -202,8 +200,7 @@ def _behind_end(standing: RequestStanding, event: AgentEnd | AgentAbort | AgentE
     # not the order alone.
     ended = standing.cycle if event.ref is None else event.ref
     if not standing.is_joined and ended != standing.ref:
-        why = event.reason if isinstance(event, AgentAbort) else None  # it may clear the queue too
-        return replace(standing, cycle=None, abort_reason=why)
+        return replace(standing, cycle=None)
     over = replace(standing, cycle=None, pending=())
     match event:
         case AgentEnd(stop_reason=why):

@@ -56,15 +56,14 @@ _BUFFER: Final = 4096
 
 
 async def reply_to(cell: SessionCell, receipt: PromptReceipt) -> CycleReply[str]:
-    ref, is_taken, before = receipt.ref, False, cast("Event | None", None)
+    ref, is_taken = receipt.ref, False
     await cell.awake()
     config = cell.state.data.config
     terms = Terms(kinds=_KINDS, deltas=False, buffer=_BUFFER, is_own=True)
     async with cell.subscribe(terms, after=max(receipt.seq - 1, 0)) as events:
         with bounded(cell, lambda _: events.end()) as call:
             async for event in events:
-                _look_for_failure(cell, ref, before, event, is_taken=is_taken)
-                before = before if isinstance(event, PromptDropped) else event
+                _look_for_failure(cell, ref, event, is_taken=is_taken)
                 if isinstance(event, PromptTaken) and event.ref == ref:
                     is_taken = True  # it answered another cycle and ends with it
                 if isinstance(event, AgentEnd) and _is_own(event, ref, is_taken=is_taken):
@@ -81,16 +80,13 @@ _MISSED: Final = (
 )
 
 
-def _look_for_failure(
-    cell: SessionCell, ref: PromptRef, before: Event | None, event: Event, *, is_taken: bool
-) -> None:
+def _look_for_failure(cell: SessionCell, ref: PromptRef, event: Event, *, is_taken: bool) -> None:
     match event:
         case PromptRejected(ref=one, reason=reason) if one == ref:
             raise CycleAborted(reason)
-        case PromptDropped(ref=one) if one == ref:
-            if (stopping := cell.ending or cell.state.data.stopping) is not None:
-                raise SessionDown(cell.ports.session_id, stopping)
-            reason = before.reason if isinstance(before, AgentAbort) else None
+        case PromptDropped(ref=one, reason=reason, at_end=at_end) if one == ref:
+            if at_end:
+                raise SessionDown(cell.ports.session_id, reason or "ended")
             raise CycleAborted(reason or "the prompt was taken out of the queue")
         case AgentAbort(reason=reason) if _is_own(event, ref, is_taken=is_taken):
             raise CycleAborted(reason)

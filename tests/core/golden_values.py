@@ -398,6 +398,7 @@ _FIELDS: Final[Mapping[str, e.Event]] = {
     "prompt_queued_via": e.PromptQueued(ref=_P, content=ASKED, position=3, **_VIA),
     "prompt_received_trace": e.PromptReceived(ref=_P, content=ASKED, trace=_TRACE),
     "prompt_queued_trace": e.PromptQueued(ref=_P, content=ASKED, position=0, trace=_TRACE),
+    "prompt_dropped_reason": e.PromptDropped(ref=_P, content=ASKED, reason="enough", at_end=True),
     "agent_start_request": e.AgentStart(ref=_P, request_id="req-1"),
     "agent_start_goes_on": e.AgentStart(ref=_P, goes_on=True, **_VIA),
     "agent_end_ref": e.AgentEnd(messages=_CYCLE, usage=USAGE, stop_reason="max_turns", ref=_P),

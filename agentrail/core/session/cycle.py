@@ -75,7 +75,7 @@ from agentrail.core.stack.plugin_changes import (
 from agentrail.core.stack.plugin_code import find_code
 from agentrail.core.stack.rehearsal import rehearsal_of
 from agentrail.core.values.toolbox import Toolbox
-from agentrail.errors import AgentrailError, CycleAborted, CycleFailed, ErrorInfo, MailboxFull, PluginError
+from agentrail.errors import CycleAborted, CycleFailed, ErrorInfo, MailboxFull, PluginError, SessionDown
 from agentrail.events import (
     AbortReceipt,
     AbortSettled,
@@ -451,16 +451,18 @@ def reject_prompt(step: StepContext, prompt: QueuedPrompt, reason: str) -> Phase
     return Phase.IDLE
 
 
-def refuse_askers(step: StepContext, prompt: QueuedPrompt, why: AgentrailError) -> None:
+def refuse_askers(step: StepContext, prompt: QueuedPrompt, why: CycleAborted | SessionDown) -> None:
     for asker in prompt.askers:
         step.refuse(asker, why)
 
 
-def drop_queue(step: StepContext, why: AgentrailError) -> None:
-    for prompt in step.data.queue:
-        step.publish(PromptDropped(ref=prompt.ref, content=prompt.content))
+def drop_queue(step: StepContext, why: CycleAborted | SessionDown, only: PromptRef | None = None) -> None:
+    dropped = [prompt for prompt in step.data.queue if only in {None, prompt.ref}]
+    for prompt in dropped:
+        at_end = isinstance(why, SessionDown)
+        step.publish(PromptDropped(ref=prompt.ref, content=prompt.content, reason=why.reason, at_end=at_end))
         refuse_askers(step, prompt, why)
-    step.data.queue = ()
+    step.data.queue = tuple(prompt for prompt in step.data.queue if prompt not in dropped)
 
 
 def begin_turn(step: StepContext) -> Next:

@@ -50,7 +50,6 @@ from agentrail.events import (
     AbortSettled,
     AgentAbort,
     PendingClientCall,
-    PromptDropped,
     PromptRejected,
     SessionEnd,
     SessionParked,
@@ -112,11 +111,7 @@ def _is_at_work(data: Known, ref: PromptRef) -> bool:
 
 def _take_back(step: StepContext, signal: AbortCycle, ref: PromptRef) -> None:
     """Drop one queued prompt. A prompt that is not queued has ended, and the running work belongs to another."""
-    for prompt in step.data.queue:
-        if prompt.ref == ref:
-            step.publish(PromptDropped(ref=ref, content=prompt.content))
-            refuse_askers(step, prompt, CycleAborted(signal.reason))
-    step.data.queue = tuple(prompt for prompt in step.data.queue if prompt.ref != ref)
+    drop_queue(step, CycleAborted(signal.reason), ref)
     step.reply(signal.signal_id, AbortReceipt(survivors=call_results.survivors_of(step)))
 
 
