@@ -50,7 +50,7 @@ from agentrail.host.webhook_message import WebhookWatch
 from agentrail.logs import Logger
 from agentrail.messages import Message, PromptRef, SessionId, TraceContext
 from agentrail.otp.crash_text import describe_bug
-from agentrail.runtime.arguments import Blocks
+from agentrail.runtime.arguments import Blocks, decide_settings
 from agentrail.runtime.crashes import what_travels
 from agentrail.runtime.session_facts import SessionFacts
 from agentrail.runtime.session_handle import Session
@@ -266,7 +266,7 @@ class RequestRun:
         incoming = self.incoming
         settings, most_usd = incoming.sending.settings, self._parts.budgets.cost_per_cycle_usd
         if most_usd is not None:
-            settings = with_cost_limit(settings, most_usd)
+            settings = with_cost_limit(decide_settings(settings), most_usd)
         is_steer = "steer" in (incoming.sending.message_kind, incoming.sending.when_busy)
         if is_steer and most_usd is not None:  # a steer that starts a cycle would bring it no limit
             is_steer = not await has_no_cycle(session)

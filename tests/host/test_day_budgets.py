@@ -322,6 +322,17 @@ async def test_a_caller_may_lower_what_a_cycle_costs_and_not_raise_it(wanted, ou
 
 
 @on_virtual_time
+@pytest.mark.parametrize("wanted", [0.0, "0.1"])
+async def test_a_limit_of_a_caller_that_is_invalid_is_refused_with_one_of_the_operator_too(wanted):
+    """The limit of the operator would take the place of 0, and a text could not be compared with it."""
+    async with metered([0], limits=Limits(cost_per_cycle_usd=0.25)) as host:
+        with pytest.raises(
+            OptionError, match=f"max_cost_usd is {wanted!r}: expected a finite number of dollars above 0"
+        ):
+            await host.submit(say("Hi", ANN), ANN, settings=PromptSettings(max_cost_usd=wanted))
+
+
+@on_virtual_time
 async def test_a_first_message_that_is_a_steer_is_limited_too():
     """It starts a cycle, and a session that had none has no limit that it could share."""
     async with metered([-1_000, -1_000, 1_000], limits=Limits(cost_per_cycle_usd=0.25)) as host:
