@@ -74,7 +74,7 @@ class Health:
         Raises:
             OptionError: Your move: an invalid scope.
         """
-        refuse(fault_of_scope("scope", scope) if scope else None)
+        refuse(None if scope == "" else fault_of_scope("scope", scope))
         having: Counter[str] = Counter()
         for entry in self._shared.entries.values():
             cell = entry.cell
@@ -122,7 +122,7 @@ class Health:
         Raises:
             OptionError: Your move: an invalid scope.
         """
-        refuse(fault_of_scope("scope", scope) if scope else None)
+        refuse(None if scope == "" else fault_of_scope("scope", scope))
         found: list[BudgetUse] = []
         for entry in self._shared.entries.values():
             cell = entry.cell

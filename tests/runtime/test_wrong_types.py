@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import re
 from functools import reduce
 from typing import Any
 
@@ -405,3 +406,12 @@ async def test_after_the_supervisor_closed_every_call_is_down():
         await supervisor.stop_session("s-1")
     with pytest.raises(SessionDown):
         supervisor.monitor("s-1")
+
+
+@pytest.mark.parametrize("wrong", [0, None, [], {}, (), False])
+@pytest.mark.parametrize("call", ["budget_use", "plugin_use"])
+async def test_a_scope_that_is_empty_and_is_no_text_is_refused(call, wrong):
+    """The statistics of no session, or an error of Python, would hide the mistake."""
+    async with open_bare() as supervisor:
+        with pytest.raises(OptionError, match=f"scope is {re.escape(repr(wrong))}: expected ''"):
+            getattr(supervisor, call)(scope=wrong)
