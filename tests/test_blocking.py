@@ -379,6 +379,7 @@ import sys
 from agentrail import blocking, errors
 supervisor = blocking.Supervisor().open()
 session = supervisor.start_session(model="demo:fast")
+events = session.subscribe().__enter__()
 child = os.fork()
 if child:
     assert os.waitpid(child, 0)[1] == 0
@@ -386,7 +387,7 @@ if child:
     supervisor.close()
 else:
     signal.alarm(20)
-    for call in (session.status, lambda: session.futures.ask("Hi").result(5)):
+    for call in (session.status, lambda: session.futures.ask("Hi").result(5), lambda: next(events)):
         try:
             call()
         except errors.SupervisorClosed as error:
@@ -839,6 +840,19 @@ def test_a_text_that_is_forgotten_may_be_collected_in_the_thread_of_the_supervis
         called_there.add_done_callback(lambda _: closed.set_result(text.close()))
         closed.result(SECONDS)
     assert session.ask("Again")
+
+
+def test_a_text_that_is_cut_by_the_end_of_the_supervisor_says_so():
+    """To a reader that comes back when all is over: the end of the text would say that this was the answer."""
+    with blocking.Supervisor() as supervisor:
+        session = supervisor.start_session(model=ScriptedModel([says("a", "b", "c", pause_seconds=0.2)]))
+        events = session.stream("Hi").__enter__()
+        text = events.text()
+        assert next(text) == "a"
+    with pytest.raises(SupervisorClosed, match="the supervisor was closed"):
+        next(text)
+    with pytest.raises(CycleAborted, match="the supervisor was closed"):
+        _ = events.reply
 
 
 def test_an_event_of_the_cycle_is_waited_for(supervisor):

@@ -58,6 +58,7 @@ class Pulled(Generic[T]):
         self._thread = thread
         self._source = source
         self._taken: deque[T] = deque()
+        self.is_at_end = False  # and not only closed
         self._is_given_up = False  # an event of the last trip may still be put back
 
     @property
@@ -87,7 +88,8 @@ class Pulled(Generic[T]):
         Raises:
             ReplyTimeout: The time limit has passed. No event is lost: call again.
             SubscriberTooSlow: Your move: the buffer was full. Its content was delivered. Continue from `resume_after`.
-            SupervisorClosed: The run of the supervisor has crashed. Its published events were delivered before.
+            SupervisorClosed: The run of the supervisor has crashed, or is in the process that this one was forked from. Its
+                published events were delivered before.
             YourMove: Its block was not entered, or another thread is already waiting here.
             OptionError: Your move: an invalid time limit.
             HoldsLoop, CallingSelf: Your move: this thread must not wait. The message says which calls are allowed here.
@@ -129,6 +131,7 @@ class Pulled(Generic[T]):
             try:
                 item = await self._source.__anext__()
             except StopAsyncIteration:
+                self.is_at_end = True
                 return None
             except trio.BusyResourceError:
                 message = "another thread already reads this subscription: subscribe again, each subscription receives all events"
@@ -156,7 +159,7 @@ class Pulled(Generic[T]):
             return self._taken.popleft()
         item = self._take_nowait()
         closed = self._thread.closed()
-        if item is None and closed.__cause__ is not None:
+        if item is None and (closed.__cause__ is not None or self._thread.is_forked):
             raise closed
         return item
 
@@ -259,10 +262,14 @@ class CycleStream(Feed[Event]):
         Raises:
             CycleFailed: The cycle failed; raised after the text so far.
             CycleAborted: The cycle was aborted.
+            SupervisorClosed: The supervisor was closed before the end of the text was read.
             SessionDown, SubscriberTooSlow: The same as in iteration.
         """
         pieces = cast("AsyncGenerator[str, None]", self._stream.text())
+        pulled = Pulled(self._thread, pieces)
         try:
-            yield from Pulled(self._thread, pieces)
+            yield from pulled
+            if not pulled.is_at_end:
+                raise self._thread.closed()
         finally:  # not waited for: the garbage collector can come here in the supervisor's thread
             self._thread.submit(pieces.aclose)

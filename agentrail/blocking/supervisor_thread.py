@@ -85,7 +85,7 @@ class SupervisorThread:
         self._failure: BaseException | None = None
         self._untold: BaseException | None = None
         self._supervisor: SessionSupervisor | None = None
-        self._is_forked = False
+        self.is_forked = False
         self.nursery: trio.Nursery | None = None
 
     # --- life cycle
@@ -140,7 +140,7 @@ class SupervisorThread:
     def end_in_child(self) -> None:
         """End in a forked process, which has no copy of the thread. Its locks may be held indefinitely, so replace them."""
         self._lock, self._over = threading.Lock(), threading.Event()
-        self._way_in, self._is_forked = None, True
+        self._way_in, self.is_forked = None, True
         self._over.set()
 
     def _wait_over(self, interrupt: BaseException | None = None) -> None:
@@ -230,7 +230,7 @@ class SupervisorThread:
             )
         cause = self._failure
         how = "was closed" if cause is None else f"has crashed ({describe_bug(cause)})"
-        if self._is_forked:
+        if self.is_forked:
             how = "runs in the process that this one was forked from: open another one here"
         error = SupervisorClosed(EVERY, f"the supervisor {how}")
         error.__cause__ = cause
