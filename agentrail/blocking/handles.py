@@ -298,7 +298,7 @@ def _stop_unread(session: "Session") -> None:
 
 def _later_started(
     call: Callable[Concatenate[Any, P], Awaitable[AsyncSession]],
-    unread: "Callable[[Session], None]" = _stop_unread,
+    unread: "Callable[[Session], None] | None" = _stop_unread,
 ) -> Twin[P, "Future[Session]"]:
     @wraps(call)
     def start(self: Far, *args: P.args, **kwargs: P.kwargs) -> "Future[Session]":
@@ -435,10 +435,6 @@ class Session(Far):
     unbreak: Final = waits(SessionFutures.unbreak)
 
 
-def _leave_unread(_: Session) -> None:
-    """Leave a session alone that was resumed for a caller who has given up: stopping it would end it for good."""
-
-
 def _sessions(thread: SupervisorThread, handles: tuple[AsyncSession, ...]) -> tuple[Session, ...]:
     return tuple(Session(thread, handle) for handle in handles)
 
@@ -461,9 +457,8 @@ class SupervisorFutures(Far):
     start_session: Final = cast(
         "Starts[Future[Session]]", _later_started(cast("Any", SessionSupervisor.start_session))
     )
-    resume_session: Final = cast(
-        "Resumes[Future[Session]]",
-        _later_started(cast("Any", SessionSupervisor.resume_session), unread=_leave_unread),
+    resume_session: Final = cast(  # left alone if its caller has given up: stopping it would end it for good
+        "Resumes[Future[Session]]", _later_started(cast("Any", SessionSupervisor.resume_session), unread=None)
     )
     resume_all: Final = later(SessionSupervisor.resume_all)
     find: Final = later(SessionSupervisor.find)

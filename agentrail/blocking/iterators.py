@@ -88,8 +88,7 @@ class Pulled(Generic[T]):
         Raises:
             ReplyTimeout: The time limit has passed. No event is lost: call again.
             SubscriberTooSlow: Your move: the buffer was full. Its content was delivered. Continue from `resume_after`.
-            SupervisorClosed: The run of the supervisor has crashed, or is in the process that this one was forked from. Its
-                published events were delivered before.
+            SupervisorClosed: The supervisor has crashed, or runs in a parent process. Its published events were delivered before.
             YourMove: Its block was not entered, or another thread is already waiting here.
             OptionError: Your move: an invalid time limit.
             HoldsLoop, CallingSelf: Your move: this thread must not wait. The message says which calls are allowed here.

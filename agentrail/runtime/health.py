@@ -129,9 +129,8 @@ class Health:
             if cell.ports.scope != scope or cell.is_asleep or len(cell.state.data.config.path) > 1:
                 continue
             ledger, budget = cell.state.data.ledger, cell.state.data.config.budget
-            limit = (
-                None if budget is None else budget.max_cost_usd
-            )  # the limit of a cycle is not a budget of its session
+            # The limit of a cycle is not a budget of its session.
+            limit = None if budget is None else budget.max_cost_usd
             if ledger is not None and limit is not None:
                 used = ledger.spent_nano_usd / _NANO
                 found.append(BudgetUse(session_id=cell.ports.session_id, used_usd=used, limit_usd=limit))
