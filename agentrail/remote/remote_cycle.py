@@ -11,7 +11,7 @@ import trio
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.policy.tags import rest_of
 from agentrail.core.session.receipts import PromptReceipt
-from agentrail.core.session.views import QueuedInput, Snapshot, Status
+from agentrail.core.session.views import Snapshot, Status
 from agentrail.errors import AgentrailError, CursorAhead, SessionDown, SessionRested, YourMove
 from agentrail.events import (
     AgentEnd,
@@ -115,9 +115,8 @@ class RemoteCycle:
 
         Cancellation: Once the message is sent, the cycle continues.
         """
-        if (
-            self._client_id is not None
-        ):  # the prompt may have been sent long ago: its outcome is read from there
+        if self._client_id is not None:
+            # The prompt may have been sent long ago: its outcome is read from there.
             self._receipt = await self._prompt()
             self._events = self._subscribe(after=max(self._receipt.seq - 1, 0))
             await self._events.__aenter__()
@@ -323,15 +322,15 @@ async def collect_answer(session: CycleSource) -> str:
     """Wait for the running or next cycle, or take the last one. A fork without a cycle has the answer that it was forked after."""
     snapshot = await session.snapshot()
     status = snapshot.status
-    begun: Sequence[QueuedInput | AgentStart]
     if _is_coming(status) and not status.tearing_down:  # else the queue waits for the end of an abort
-        begun = [one for one in snapshot.queued if one.ref == status.queued[0]]
+        events: Sequence[Event] = [await find_event(session, decide_wait(AgentStart))]
     else:
-        begun = [one for one in await _read_back(session, snapshot.last_seq) if isinstance(one, AgentStart)]
+        events = await _read_back(session, snapshot.last_seq)
     messages = snapshot.last_messages
-    if begun and begun[-1].request_id is not None:
-        return await answer_to_request(session, begun[-1].request_id)
-    if begun:  # by no request, such as a cycle of `go_on`
+    start = next((event for event in reversed(events) if isinstance(event, AgentStart)), None)
+    if start is not None and start.request_id is not None:
+        return await answer_to_request(session, start.request_id)
+    if start is not None:  # by no request, such as a cycle of `go_on`
         end = await find_event(session, decide_wait(AgentEnd))
         assert isinstance(end, AgentEnd)  # noqa: S101 - as wanted
         messages = end.messages
@@ -365,7 +364,7 @@ async def _read_between(session: CycleSource, after: int, last: int) -> list[Eve
 
 
 def _is_coming(status: Status) -> bool:
-    return status.phase == "idle" and not status.suspended and bool(status.queued)
+    return status.turn == 0 and bool(status.queued)
 
 
 def _is_idle(status: Status) -> bool:

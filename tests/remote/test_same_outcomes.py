@@ -9,6 +9,17 @@ import trio
 from agentrail import events, tool
 from agentrail.abc import Ok
 from agentrail.errors import AgentrailError, Unrevivable
+from agentrail.plugins import (
+    Abort,
+    Action,
+    BeforePrompt,
+    CallModel,
+    Context,
+    Plugin,
+    Request,
+    RequestDone,
+    on,
+)
 from agentrail.remote.remote_session import RemoteSession
 from agentrail.runtime import session_resume
 from agentrail.runtime.session_monitor import SessionGone
@@ -34,7 +45,7 @@ def one_answer():
     return FunctionModel(lambda _: says("One.", pause_seconds=5))
 
 
-async def same_outcomes(scenario, new_store=lambda: None, new_model=one_answer, *, tools=(), **options):
+async def same_outcomes(scenario, new_store=lambda: None, new_model=one_answer, *, given=None, **options):
     """Return the outcomes of a scenario with a session in this process, and require the same ones over a network."""
     found = []
     for around in (nullcontext, every_supervisor_remote):
@@ -42,9 +53,10 @@ async def same_outcomes(scenario, new_store=lambda: None, new_model=one_answer, 
             async with supervisors.open_nameless(
                 lambda _name, _root: NoSandbox(), store=new_store(), **options
             ) as supervisor:
-                session = await supervisor.start_session(model=new_model(), tools=tools, session_id="s-1")
-                given = (session, supervisor) if options else (session,)
-                found.append(await scenario(*given))
+                session = await supervisor.start_session(
+                    model=new_model(), session_id="s-1", **({} if given is None else given)
+                )
+                found.append(await (scenario(session, supervisor) if options else scenario(session)))
     assert found[1] == found[0]
     return found[0]
 
@@ -172,7 +184,7 @@ async def test_during_an_abort_the_reply_is_that_of_the_aborted_cycle(autojump_c
             await timed.put("wait", partial(session.wait_for, events.AgentEnd))
         return [timed.found["collect"], timed.found["wait"]]
 
-    collected, waited = await same_outcomes(scenario, new_model=stubborn_first, tools=[stubborn])
+    collected, waited = await same_outcomes(scenario, new_model=stubborn_first, given={"tools": [stubborn]})
     assert (collected[:2], collected[2][1]) == ((2, 2), "the cycle was aborted: enough")
     assert waited == (2, 4, events.AgentEnd)
 
@@ -187,7 +199,10 @@ async def test_the_reply_of_a_cycle_without_a_message_is_collected(autojump_cloc
         await session.go_on()
         return [await session.collect_reply(), await session.collect_reply()]
 
-    assert await same_outcomes(scenario, new_model=stubborn_first, tools=[stubborn]) == ["Two.", "Two."]
+    assert await same_outcomes(scenario, new_model=stubborn_first, given={"tools": [stubborn]}) == [
+        "Two.",
+        "Two.",
+    ]
 
 
 async def test_a_session_that_stops_tells_each_caller_the_same(autojump_clock):
@@ -211,7 +226,7 @@ async def test_a_session_that_stops_tells_each_caller_the_same(autojump_clock):
         del timed.found["abort"]
         return sorted(timed.found.items())
 
-    outcomes = dict(await same_outcomes(scenario, new_model=stubborn_first, tools=[stubborn]))
+    outcomes = dict(await same_outcomes(scenario, new_model=stubborn_first, given={"tools": [stubborn]}))
     assert outcomes["first"] == outcomes["second"] == (2, 4, None)
     assert (outcomes["prompt"][:2], outcomes["wait"][:2], outcomes["third"][:2]) == ((2, 2), (2, 4), (4, 4))
     assert {outcomes[name][2][1] for name in ("prompt", "wait", "third")} == {"session 's-1' is down: enough"}
@@ -303,3 +318,61 @@ async def test_an_id_that_nothing_can_have_is_unknown(wrong, autojump_clock):
 
     outcomes = await same_outcomes(scenario)
     assert set(outcomes.values()) == {"UnknownApproval", "UnknownCall", "UnknownRule"}
+
+
+class Judge(Plugin[int]):
+    """A plugin that lets the session's own model judge each prompt, and then refuses it."""
+
+    def init(self) -> int:
+        return 0
+
+    @on(BeforePrompt)
+    def ask(self, event: BeforePrompt, state: int, ctx: Context) -> Action[int]:
+        return Request(CallModel(prompt=event.text), "judge", state, wait=True)
+
+    @on(RequestDone)
+    def refuse(self, event: RequestDone, state: int, ctx: Context) -> Action[int]:
+        return Abort("not kind", state)
+
+
+@pytest.mark.parametrize("end", ["refused", "taken back", "cleared", "stopped"])
+async def test_the_reply_to_a_prompt_that_gets_no_cycle_is_its_end(end, autojump_clock):
+    """While plugins judge it: that it was refused, or that an abort or a stop came first. Nothing waits for the next prompt."""
+
+    async def scenario(session):
+        found = []
+
+        async def collect():
+            found.append(await told(lambda: session.collect_reply(timeout_seconds=60)))
+
+        async with trio.open_nursery() as nursery:
+            ref = (await session.prompt("one")).ref
+            assert (await session.status()).queued == (ref,)
+            nursery.start_soon(collect)
+            await trio.sleep(0.1)
+            if end == "taken back":
+                await session.abort("not that", ref=ref)
+            elif end == "cleared":
+                await session.abort("none of it", clear_queue=True)
+            elif end == "stopped":
+                await session.stop("enough")
+        return found
+
+    [(kind, message, _)] = await same_outcomes(scenario, given={"plugins": [Judge]})
+    why = {"refused": "not kind", "taken back": "not that", "cleared": "none of it", "stopped": "enough"}[end]
+    assert (kind.__name__, message) == ("CycleAborted", f"the cycle was aborted: {why}")
+
+
+async def test_a_prompt_that_is_taken_out_of_the_queue_is_told_its_own_reason(autojump_clock):
+    """And not that of the abort of another cycle just before it."""
+
+    async def scenario(session):
+        await session.prompt("one")
+        await session.wait_for(events.ToolExecutionStart, timeout_seconds=60)
+        ref = (await session.prompt("two", client_id="m-2")).ref
+        await session.abort("that cycle", wait=False)
+        await session.abort("only this", ref=ref)
+        return await told(partial(CALLS["ask again"], session))
+
+    kind, message, _ = await same_outcomes(scenario, new_model=stubborn_first, given={"tools": [stubborn]})
+    assert (kind.__name__, message) == ("CycleAborted", "the cycle was aborted: only this")
