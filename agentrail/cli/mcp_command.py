@@ -74,6 +74,7 @@ def serve_agents(
 
     send_logs_to_stderr(debug=debug)
     try:
+        check_extra()
         check_extra("mcp", of="mcp")
         configuration, options = decide_all(ServeFlags(data_dir=data_dir), files, None)
         trio.run(_serve, configuration, options, agent)

@@ -33,8 +33,7 @@ app: Final = App(name="prompt", result_action="return_value")
     help="""Print the system prompt of an agent: each section with its source and its approximate tokens.
 
     The mode and the sections of plugins follow while a session runs. Only replacements from `prompt.replace` are shown of
-    these; the console's context panel shows all. Exit codes: 0 printed,
-    1 a file is wrong, or a value is missing.""",
+    these; the console's context panel shows all. Exit codes: 0 printed, 2 wrong usage or configuration.""",
 )
 def show_prompt(
     *,
@@ -53,7 +52,7 @@ def show_prompt(
         replaced = blueprint.replaced_sections(given)
     except AgentrailError as error:
         write_faults(error)
-        return Exit.FAILED
+        return Exit.USAGE
     lines = [*tell_prompt(sections, source_of_own(setup)), *tell_replaced(replaced)]
     return print_text(without_controls("\n".join(lines)))
 

@@ -200,8 +200,9 @@ def _faults_of_names(settings: Settings) -> Iterator[ConfigFault]:
 
 
 def no_such_agent(name: str, known: Mapping[str, object]) -> str:
-    listed = ", ".join(sorted(known)) or "none"
-    guess = near_name(name, known, "did you mean {!r}?", f"expected one of: {listed}")
+    listed = f"expected one of: {', '.join(sorted(known))}"
+    none = "no configuration file describes one, add [agents.NAME] to agentrail.toml"
+    guess = near_name(name, known, "did you mean {!r}?", listed if known else none)
     return f"there is no agent {name!r:.80}: {guess}"
 
 

@@ -8,6 +8,8 @@ Names are imported on first use. Only `create_app` and `routes` need Starlette, 
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from agentrail.distribution import install_command
+
 if TYPE_CHECKING:
     from agentrail.gateway.app import (
         ServedHost as ServedHost,
@@ -39,7 +41,11 @@ def __getattr__(name: str) -> object:
     if home is None:
         message = f"module 'agentrail.gateway' has no attribute {name!r}"
         raise AttributeError(message)
-    value: object = getattr(import_module(f"agentrail.gateway.{home}"), name)
+    try:
+        value: object = getattr(import_module(f"agentrail.gateway.{home}"), name)
+    except ModuleNotFoundError as error:
+        message = f"{name} needs {error.name}, which is not installed: {install_command('gateway')}"
+        raise ModuleNotFoundError(message, name=error.name) from error
     globals()[name] = value
     return value
 

@@ -83,7 +83,7 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
         ),
         **_rows(
             400,
-            "unsupported_parameter unsupported_tool images_unsupported messages_missing result_missing"
+            "unsupported_parameter unsupported_tool images_unsupported messages_missing model_missing result_missing"
             " push_unsupported operation_unsupported part_unsupported version_unsupported",
         ),
         **_rows(400, "login_refused", hint="open the link of the question again"),

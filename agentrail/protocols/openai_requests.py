@@ -115,7 +115,6 @@ class OpenAiParameters:
         wants_reasoning: Whether the client asks for reasoning, so that it is shown.
     """
 
-    model: str
     settings: PromptSettings
     ignored: tuple[str, ...]
     is_stream: bool
@@ -187,7 +186,6 @@ def read_parameters(
         refuse_request(what, message)
     stream_options = given.get("stream_options", {})
     return OpenAiParameters(
-        model=text_in(given, "model"),
         settings=settings_of(wanted),
         ignored=tuple([_UNFIT.sub("?", name[:64]) for name in ignored[:MAX_IGNORED]]),
         is_stream=flag_in(given, "stream"),

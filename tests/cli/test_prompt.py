@@ -67,15 +67,15 @@ def test_each_section_is_shown_with_its_source_and_its_tokens(place, capfd):
 
 
 def test_without_files_it_is_the_base_prompt(place, capfd):
-    """An agent that there is not, and a value that there is not, are said; exit code 1."""
+    """An agent that there is not, and a value that there is not, are said; exit code 2, as of all commands."""
     assert show() is Exit.DONE
     assert capfd.readouterr().out.startswith("--- base (built in), about 9")
-    assert show("--agent", "x") is Exit.FAILED
+    assert show("--agent", "x") is Exit.USAGE
     assert "there is no agent 'x'" in capfd.readouterr().err
     (place / "agentrail.toml").write_text(FILE.replace('"p.md"', '"no.md"'), encoding="utf-8")
-    assert show() is Exit.FAILED
+    assert show() is Exit.USAGE
     assert "agentrail.toml:8" in capfd.readouterr().err
-    assert show("--agent", "broken") is Exit.FAILED
+    assert show("--agent", "broken") is Exit.USAGE
     assert "${nobody} has no value" in capfd.readouterr().err
     (place / "agentrail.toml").write_text('[defaults]\nprompt = ""\n', encoding="utf-8")
     assert show() is Exit.DONE

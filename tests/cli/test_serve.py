@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import subprocess
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -34,6 +35,7 @@ from agentrail.gateway.tokens import TokenEntry, Tokens
 from agentrail.host import AgentProfile, Webhooks
 from agentrail.runtime.session_options import SessionOptions
 from tests.cli.rig import open_process, read_all, run_line
+from tests.pages import ROOT
 from tests.runtime.rig import on_virtual_time
 
 TOKENS = Tokens([TokenEntry(digest=b"d" * 32, tenant_id="acme")])
@@ -98,6 +100,38 @@ def test_what_cannot_be_is_refused_all_at_once(monkeypatch):
         OptionError, match=f"no_such_package is not installed: {re.escape(install_command('gateway'))}"
     ):
         check_extra()
+
+
+@pytest.mark.parametrize("missing", ["starlette", "hypercorn"])
+def test_without_the_extra_create_app_and_mcp_serve_tell_how_to_install_it(missing, tmp_path):
+    """A program and a command name the package and the extra; `mcp serve` needs two extras, and reported a bug of ours."""
+    block = (
+        "import importlib.util, sys\n"
+        "class Missing:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name.partition('.')[0] == {missing!r}:\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Missing())\n"
+        "found = importlib.util.find_spec\n"
+        f"importlib.util.find_spec = lambda name, *more: None if name == {missing!r} else found(name, *more)\n"
+    )
+    ends = (
+        "import agentrail.cli\nsys.argv = ['agentrail', 'mcp', 'serve']\nagentrail.cli.main()\n",
+        "from agentrail.gateway import create_app\n",
+    )
+    for program in ends:
+        done = subprocess.run(
+            [sys.executable, "-c", block + program],
+            env={"HOME": str(tmp_path), "AGENTRAIL_MODEL": "demo:", "PYTHONPATH": str(ROOT)},
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        last = done.stderr.rstrip().splitlines()[-1]
+        assert f"{missing}" in last
+        assert f"not installed: {install_command('gateway')}" in last
 
 
 # --- who may call

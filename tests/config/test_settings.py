@@ -47,6 +47,10 @@ def test_two_agents_of_one_name_are_a_fault():
             'default_agent = "codr"\n[agents.coder]\n',
             "agentrail.toml:1: default_agent: there is no agent 'codr': did you mean 'coder'?",
         ),
+        (
+            'default_agent = "x"\n',
+            "agentrail.toml:1: default_agent: there is no agent 'x': no configuration file describes one, add [agents.NAME] to agentrail.toml",
+        ),
         ('[agents.a]\nagents = ["a"]\n', "agentrail.toml:2: agents.a.agents[0]: agent 'a' names itself"),
         (
             '[agents.a]\nagents = [\n"zzz"]\n',

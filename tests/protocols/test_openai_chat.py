@@ -342,7 +342,6 @@ HI = user("Hi")
         ({"metadata": ["a"]}, "field_invalid", "metadata"),
         ({"metadata": {f"m{number}": "x" for number in range(17)}}, "field_invalid", "metadata"),
         ({"stream": "yes"}, "field_invalid", "stream"),
-        ({"model": ""}, "field_invalid", "model"),
         ({"messages": []}, "messages_missing", "messages"),
         ({"messages": None}, "messages_missing", "messages"),
         ({"messages": "Hi"}, "field_invalid", "messages"),

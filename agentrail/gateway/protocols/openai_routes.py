@@ -98,19 +98,24 @@ async def answer_openai_call(
     carry_out: Callable[[RouteCall, AgentProfile, AskedT], Awaitable[Result]],
 ) -> Result:
     body: ChatCompletionBody | ResponseBody = call.body
-    model = body.plain.get("model")
     try:
-        profile = await call.host.profile_for(call.principal, model if isinstance(model, str) else "")
-    except ProfileUnknown as error:
-        raise _model_unknown(str(error)) from None
-    parameters_of = partial(
-        read_parameters, client_system=profile.client_system, allows_settings=profile.client_settings
-    )
-    try:
+        profile = await _profile_of(call, body.plain.get("model"))
+        parameters_of = partial(
+            read_parameters, client_system=profile.client_system, allows_settings=profile.client_settings
+        )
         asked = await call.gateway.read_aside(partial(read, body.plain, parameters_of), body.size)
         return await carry_out(call, profile, asked)
     except OpenAiRefused as refused:
         refuse_wire_call(refused.refusal)
+
+
+async def _profile_of(call: RouteCall, model: object) -> AgentProfile:
+    if not isinstance(model, str) or not model:
+        refuse_request("model", "must be one that GET /v1/models lists", "model_missing")
+    try:
+        return await call.host.profile_for(call.principal, model)
+    except ProfileUnknown as error:
+        raise _model_unknown(str(error)) from None
 
 
 def _model_unknown(message: str) -> CallRefused:
@@ -282,7 +287,7 @@ def _aim_of_chat(call: RouteCall) -> CallAim:
 
 CHAT_REFUSALS: Final = (
     "approval_expired invalid_response invalid_arguments approval_mismatch too_large unsupported_parameter unsupported_tool"
-    " images_unsupported messages_missing result_missing aborted cycle_failed provider_error timeout"
+    " images_unsupported messages_missing model_missing result_missing aborted cycle_failed provider_error timeout"
 )
 
 OPENAI_ROUTES: Final = (

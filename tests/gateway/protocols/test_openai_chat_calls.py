@@ -355,7 +355,9 @@ async def test_what_has_no_effect_is_named_in_a_header_and_what_is_refused_in_th
             ({"messages": []}, 400, "messages_missing", "messages"),
             ({"temperature": 9}, 422, "field_invalid", "temperature"),
             ({"model": "none"}, 404, "model_not_found", "model"),
-            ({"model": None}, 404, "model_not_found", "model"),
+            ({"model": None}, 400, "model_missing", "model"),
+            ({"model": ""}, 400, "model_missing", "model"),
+            ({"model": 1}, 400, "model_missing", "model"),
         ):
             error = error_of(await web.post(PATH, said() | given), status, code)
             assert (error["param"], error["type"]) == (param, "invalid_request_error")
@@ -414,7 +416,7 @@ async def test_a_profile_decides_what_a_client_may_set():
 
 
 BODIES = {
-    "nothing": (b"", 404),
+    "nothing": (b"", 400),  # a model that is missing is not one that is unknown
     "one byte": (b"{", 400),
     "no object": (b"[]", 400),
     "half a surrogate pair": (rb'{"model":"desk","messages":[{"role":"user","content":"\ud83d"}]}', 400),
