@@ -3,6 +3,7 @@
 A skill is cached per names, sizes and times of its files.
 """
 
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -213,7 +214,7 @@ def read_one(source: SkillSource, name: str) -> Skill | LeftOutSkill:
         if at.is_symlink() and not source.is_own:
             why = "it is a symbolic link, and a project's skills must be real directories"
             return LeftOutSkill(name=name, source=source.shown, why=why)
-        directory = str(at.resolve())
+        directory = os.path.realpath(at)
         files = find_skill_files(directory)
         key = (directory, name, source, tuple((one.path, one.mark) for one in files))
         kept = _CACHE.get(key)

@@ -9,11 +9,11 @@ from cyclopts import Parameter
 
 from agentrail import outside
 from agentrail.blueprints.builder import import_name
-from agentrail.cli.exit_codes import Exit, describe_error
+from agentrail.cli.exit_codes import Exit
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.stdio import write_all, write_error
 from agentrail.cli.text_output import print_text
-from agentrail.errors import AgentrailError, OptionError
+from agentrail.errors import OptionError
 from agentrail.otp.crash_text import describe_bug
 
 if TYPE_CHECKING:
@@ -52,9 +52,6 @@ def check_plugins(
         return Exit.USAGE
     try:
         return _check(load_machine(stack, combinations=combinations), examples=examples, seed=seed)
-    except AgentrailError as error:
-        write_error(describe_error(error))
-        return Exit.USAGE
     except SystemExit as error:  # sys.exit(0) would look like a sound stack
         write_error(f"the code of {stack} ends the process: {describe_bug(error)}.")
         return Exit.FAILED

@@ -19,12 +19,13 @@ from cyclopts import (
 )
 from cyclopts.argument import Argument
 
-from agentrail.cli.exit_codes import Exit
+from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.log_output import OPTION, tell_crash
 from agentrail.cli.resume_option import fill_in_latest
-from agentrail.cli.stdio import open_missing_streams, write_error
+from agentrail.cli.stdio import OutputClosed, OutputFailed, open_missing_streams, write_error
+from agentrail.cli.text_output import end_without_output
 from agentrail.distribution import NAME
-from agentrail.errors import ToolDefinitionError
+from agentrail.errors import AgentrailError, ToolDefinitionError
 from agentrail.gc_settings import no_looks
 from agentrail.otp.guarded_calls import call_guarded
 from agentrail.stores.store_urls import has_password
@@ -346,6 +347,8 @@ def run_command_line(arguments: Sequence[str]) -> int:
         match error:
             case CycloptsError():
                 raise error
+            case OutputFailed() | OutputClosed():
+                return end_without_output(error)
             case UnicodeEncodeError(encoding="utf-8") if error.object[error.start] in "".join(arguments):
                 write_error(f"an argument is not UTF-8: {error.object!r:.80}.")
                 return Exit.USAGE
@@ -356,6 +359,9 @@ def run_command_line(arguments: Sequence[str]) -> int:
                 return Exit.USAGE
             case ToolDefinitionError() if sys.flags.optimize > 1:
                 write_error("python -OO removes docstrings, which describe the tools: use -O, or neither.")
+                return Exit.USAGE
+            case AgentrailError():
+                write_error(describe_error(error))
                 return Exit.USAGE
             case _:
                 tell_crash(error, debug=OPTION in arguments)

@@ -201,16 +201,15 @@ def _faults_of_options(fail_below: float | None, *files: Path | None) -> Iterato
     """Yield faults that would otherwise be noticed after every run is paid for."""
     if fail_below is not None and not 0 <= fail_below <= 1:
         yield f"--fail-below is {fail_below}: expected a score from 0 to 1"
-    for file in files:
-        if file is not None and (
-            file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK)
-        ):
+    for file in filter(None, files):
+        place = Path(os.path.realpath(file))
+        if place.is_dir() or not os.access(place if place.exists() else place.parent, os.W_OK):
             yield f"{file} cannot be written: name a file in a directory that you can write"
 
 
 def _write(file: Path, text: str) -> None:
     """Write a report, in one step where that is possible: on a full disk, an earlier one stays."""
-    place = file.resolve()
+    place = Path(os.path.realpath(file))
     is_one_step = os.access(place.parent, os.W_OK) and (place.is_file() or not place.exists())
     written = place.with_name(f".{place.name}.new") if is_one_step else place
     try:

@@ -5,6 +5,7 @@ import hashlib
 import os
 import shlex
 import stat
+import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -492,11 +493,9 @@ def _add_all(adding: _Adding, files: Sequence[Path]) -> Iterator[KnowledgeDocume
     # Includes documents left waiting when an earlier process was killed.
     for path in adding.announce([*digests.items()]):
         try:
-            content = _content_of(path)
+            yield adding.add(path, _content_of(path))
         except OSError as error:
             yield _unread(adding, path, error)
-            continue
-        yield adding.add(path, content)
 
 
 def _content_of(path: str) -> bytes:
@@ -510,7 +509,9 @@ def _content_of(path: str) -> bytes:
 
 def _unread(adding: _Adding, path: str, error: OSError) -> KnowledgeDocument:
     tell = adding.fail if isinstance(error, FileNotFoundError) else adding.miss
-    return tell(path, f"it cannot be read: {error.strerror}")
+    # Only a temporary file for its reader is written.
+    place = f" in {tempfile.gettempdir()}" if error.errno == errno.ENOSPC else ""
+    return tell(path, f"it cannot be read: {error.strerror}{place}")
 
 
 def _is_url(path: str) -> bool:

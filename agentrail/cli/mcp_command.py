@@ -73,14 +73,10 @@ def serve_agents(
     from agentrail.cli.serve_options import ServeFlags
 
     send_logs_to_stderr(debug=debug)
-    try:
-        check_extra()
-        check_extra("mcp", of="mcp")
-        configuration, options = decide_all(ServeFlags(data_dir=data_dir), files, None)
-        trio.run(_serve, configuration, options, agent)
-    except AgentrailError as error:
-        write_error(describe_error(error))
-        return Exit.USAGE
+    check_extra()
+    check_extra("mcp", of="mcp")
+    configuration, options = decide_all(ServeFlags(data_dir=data_dir), files, None)
+    trio.run(_serve, configuration, options, agent)
     return Exit.DONE
 
 

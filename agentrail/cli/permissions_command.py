@@ -65,15 +65,11 @@ def explain_permissions(  # noqa: PLR0913 - one for each option
     debug: Debug = False,
 ) -> Exit:
     send_logs_to_stderr(debug=debug)
-    try:
-        call = _call(tool, args)
-        if policy is None:
-            found = _policy_of_files(files, agent)
-        else:
-            found = join({"session": read_policy(policy)}, may_bypass=True)
-    except AgentrailError as error:
-        write_error(describe_error(error))
-        return Exit.USAGE
+    call = _call(tool, args)
+    if policy is None:
+        found = _policy_of_files(files, agent)
+    else:
+        found = join({"session": read_policy(policy)}, may_bypass=True)
     verdict = explain_call(found, call)
     return print_text("\n".join(_tell(call, verdict)))
 

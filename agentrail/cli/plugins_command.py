@@ -11,16 +11,15 @@ from cyclopts import App, Parameter
 
 import agentrail.plugins
 from agentrail.blueprints.builder import import_name
-from agentrail.cli.exit_codes import Exit, describe_error
+from agentrail.cli.exit_codes import Exit
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
-from agentrail.cli.stdio import write_error
 from agentrail.cli.text_output import print_text, read_named
 from agentrail.core.protocol.hooks import HOOKS
 from agentrail.core.stack.loaded_stack import PluginEntry, load_stack
 from agentrail.core.stack.pipeline import explain_hook as explain_run
 from agentrail.core.stack.plugin import Context
 from agentrail.core.wire.hook_codec import decode_hook_event
-from agentrail.errors import AgentrailError, OptionError
+from agentrail.errors import OptionError
 from agentrail.errors.name_guesses import near_name
 from agentrail.messages import SessionId
 from agentrail.plugins.base import Plugin
@@ -52,12 +51,8 @@ def explain(
     debug: Debug = False,
 ) -> Exit:
     send_logs_to_stderr(debug=debug)
-    try:
-        compiled, states = load_stack(find_stack(stack))
-        asked = decode_hook_event(read_named(event))
-    except AgentrailError as error:
-        write_error(describe_error(error))
-        return Exit.USAGE
+    compiled, states = load_stack(find_stack(stack))
+    asked = decode_hook_event(read_named(event))
     ctx = Context(session_id=SessionId("explained"), working_dir=str(Path.cwd()))
     return print_text(str(explain_run(compiled, asked, states, ctx)))
 

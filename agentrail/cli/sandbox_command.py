@@ -15,14 +15,13 @@ from attrs import frozen
 from cyclopts import App, Parameter
 
 from agentrail.cli.ctrl_c import Interrupts, stop_signals
-from agentrail.cli.exit_codes import Exit, describe_error
+from agentrail.cli.exit_codes import Exit
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.serve_command import check_extra, is_local
 from agentrail.cli.serve_options import DEFAULT_HOST
-from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all, write_error
-from agentrail.cli.text_output import end_without_output
+from agentrail.cli.stdio import write_all, write_error
 from agentrail.config.key_filter import shown_address
-from agentrail.errors import AgentrailError, OptionError
+from agentrail.errors import OptionError
 from agentrail.gateway.authorization import LOCAL
 from agentrail.gateway.tokens import TokenEntry, Tokens, read_token_file
 from agentrail.sandboxes.bubblewrap import Network
@@ -91,15 +90,9 @@ _USUAL: Final = SandboxOptions()
 )
 def serve_sandboxes(*, options: SandboxOptions = _USUAL) -> Exit:
     send_logs_to_stderr(debug=options.debug)
-    try:
-        check_extra()
-        check_sandbox_options(options)
-        trio.run(serve_sandboxes_until_signal, options, tokens_for(options, os.environ))
-    except AgentrailError as error:
-        write_error(describe_error(error))
-        return Exit.USAGE
-    except (OutputFailed, OutputClosed) as error:
-        return end_without_output(error)
+    check_extra()
+    check_sandbox_options(options)
+    trio.run(serve_sandboxes_until_signal, options, tokens_for(options, os.environ))
     return Exit.DONE
 
 

@@ -19,7 +19,7 @@ from agentrail.blueprints.configuration import Configuration, read_configuration
 from agentrail.cli.config_setup import ConfigFiles
 from agentrail.cli.ctrl_c import stop_signals
 from agentrail.cli.demo_server import demo_directory, make_demo_application
-from agentrail.cli.exit_codes import Exit, describe_error
+from agentrail.cli.exit_codes import Exit
 from agentrail.cli.host_config import (
     default_profile,
     faults_of_host,
@@ -42,9 +42,8 @@ from agentrail.cli.serve_options import (
     metrics_address,
     node_options,
 )
-from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all, write_error
+from agentrail.cli.stdio import write_all, write_error
 from agentrail.cli.storage_options import DEFAULT_STORE, STORE_VARIABLE, directory_of
-from agentrail.cli.text_output import end_without_output
 from agentrail.config.key_filter import shown_address
 from agentrail.distribution import install_command
 from agentrail.errors import AgentrailError, OptionError
@@ -126,11 +125,6 @@ def serve_application(
     except _ApplicationFailed as failed:
         log_crash(f"{failed}: {describe_bug(failed.error)}", failed.error, keep)
         return Exit.FAILED
-    except AgentrailError as error:
-        write_error(describe_error(error))
-        return Exit.USAGE
-    except (OutputFailed, OutputClosed) as error:
-        return end_without_output(error)
     return Exit.DONE
 
 

@@ -3,13 +3,16 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from agentrail.cli.exit_codes import Exit
 from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all, write_error
 from agentrail.config.key_filter import hide_keys
 from agentrail.errors import OptionError
 from agentrail.file_systems import fault_of_reading
+
+MAX_NAMED_TEXT_BYTES: Final = 256 * 1024 * 1024
+"""Limit for a text, such as the rules of permissions or the cases of an eval."""
 
 
 def read_named(file: Path, what: str = "") -> bytes:
@@ -24,13 +27,18 @@ def open_named(file: Path, what: str = "") -> Iterator[BinaryIO]:
             raise OptionError([f"{what}{file} cannot be read: {fault}"])
         with file.open("rb") as opened:
             yield opened
-    except OSError as error:
-        raise OptionError([f"{what}{file} cannot be read: {error.strerror}"]) from error
+    except (OSError, MemoryError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is larger than the memory"
+        raise OptionError([f"{what}{file} cannot be read: {why}"]) from error
 
 
 def read_named_text(file: Path) -> str:
+    with open_named(file) as opened:
+        data = opened.read(MAX_NAMED_TEXT_BYTES + 1)
+    if len(data) > MAX_NAMED_TEXT_BYTES:
+        raise OptionError([f"{file} has more than {MAX_NAMED_TEXT_BYTES >> 20} MiB: name a smaller file"])
     try:
-        return read_named(file).decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise OptionError([f"{file} is not UTF-8, at byte {error.start}: save it as UTF-8"]) from error
 

@@ -7,11 +7,10 @@ from typing import Annotated, Final
 from cyclopts import App, Parameter
 
 from agentrail import outside
-from agentrail.cli.exit_codes import Exit, describe_error
+from agentrail.cli.exit_codes import Exit
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
-from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all, write_error
-from agentrail.cli.text_output import end_without_output
-from agentrail.errors import AgentrailError, OptionError
+from agentrail.cli.stdio import write_all, write_error
+from agentrail.errors import OptionError
 from agentrail.gateway.authorization import LOCAL
 from agentrail.gateway.tokens import NewToken, fault_of_mode, make_token, read_token_file
 
@@ -47,21 +46,15 @@ def new(  # noqa: PLR0913 - each is an option
 ) -> Exit:
     send_logs_to_stderr(debug=debug)
     wanted = [scope.strip() for scope in scopes.split(",") if scope.strip()]
-    try:
-        if not tenant and not user:
-            # Same as without any token, so that a server can add one and keep its sessions.
-            tenant = user = LOCAL
-        elif not tenant:
-            raise OptionError(["a user is one of a tenant: agentrail token new TENANT USER"])
-        made = make_token(tenant, user, scopes=wanted, days=days, now=outside.wall())
-        if token_file is not None:
-            add_to_file(token_file, made)
-        write_all(1, show_new(made, token_file).encode())
-    except AgentrailError as error:
-        write_error(describe_error(error))
-        return Exit.USAGE
-    except (OutputFailed, OutputClosed) as error:
-        return end_without_output(error)
+    if not tenant and not user:
+        # Same as without any token, so that a server can add one and keep its sessions.
+        tenant = user = LOCAL
+    elif not tenant:
+        raise OptionError(["a user is one of a tenant: agentrail token new TENANT USER"])
+    made = make_token(tenant, user, scopes=wanted, days=days, now=outside.wall())
+    if token_file is not None:
+        add_to_file(token_file, made)
+    write_all(1, show_new(made, token_file).encode())
     if token_file is not None:
         write_error(f"added to {token_file}; the token is shown only once.")
     return Exit.DONE

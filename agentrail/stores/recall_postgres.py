@@ -19,6 +19,7 @@ from agentrail.abc.recall import (
     TagFilter,
     check_limit,
 )
+from agentrail.errors import StoreUnavailable
 from agentrail.stores.postgres_connections import (
     ConnectionPool,
     PostgresConnection,
@@ -28,6 +29,8 @@ from agentrail.stores.postgres_connections import (
 )
 from agentrail.stores.postgres_rows import PostgresRow, run_statement
 from agentrail.stores.recall_memory import BM25_B, BM25_K1, word_weight
+from agentrail.stores.sqlite_connections import DamagedStoreError
+from agentrail.stores.tenant_files import list_of
 from agentrail.stores.vectors import VectorCache
 from agentrail.stores.words import choose_words, cut_words, key_of_owner, label_of, owner_key, query_words
 
@@ -145,7 +148,7 @@ class PostgresRecall(PostgresTables):
         statement = "SELECT number, text, tags FROM agentrail.memory WHERE tenant = %b AND vector_kind IS DISTINCT FROM %b LIMIT %b"
         values = owner_key(tenant).encode(), kind.encode(), limit
         rows = self._run(lambda connection: run_statement(connection, statement, *values))
-        return tuple([(number, " ".join([text.decode(), *json.loads(tags)])) for number, text, tags in rows])
+        return tuple([(number, " ".join([text.decode(), *_tags_of(tags)])) for number, text, tags in rows])
 
     def put_vectors(self, tenant: str, kind: str, vectors: Sequence[tuple[int, bytes]]) -> None:
         """Store vectors of texts that still exist. See `VectorKeeper.put_vectors`."""
@@ -206,12 +209,20 @@ def _queries_of(own: str, tags: TagFilter) -> Sequence[str]:
     return [*([_any_of(any_of)] if any_of else []), *(_tag_lexeme(own, tag) for tag in tags.all_of)]
 
 
+def _tags_of(text: object) -> tuple[str, ...]:
+    try:
+        return list_of(text)
+    except DamagedStoreError as error:
+        message = f"the table agentrail.memory has tags that are not a JSON list ({error}): restore a backup"
+        raise StoreUnavailable(message) from error
+
+
 def _entry_of(row: PostgresRow) -> MemoryEntry:
     entry_id, text, tags, session, at_ms, version = row
     return MemoryEntry(
         id=entry_id.decode(),
         text=text.decode(),
-        tags=tuple(json.loads(tags)),
+        tags=_tags_of(tags),
         session=session.decode(),
         at_ms=at_ms,
         version=version,

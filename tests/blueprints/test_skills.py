@@ -1,5 +1,6 @@
 """Skills on disk, in sessions, and as slash commands beside those of other programs."""
 
+import errno
 import os
 from typing import Any
 
@@ -17,13 +18,14 @@ from agentrail.blueprints.skill_discovery import (
     SkillSource,
     SkillUse,
     find_sources,
+    read_one,
     read_source,
     with_skill_plugins,
 )
 from agentrail.commands import CommandDesk, CommandRegistry, SlashCommand
 from agentrail.config.imported_commands import read_markdown_command
 from agentrail.config.skill_file import MAX_SKILL_BYTES
-from agentrail.config.skill_set import SkillSet
+from agentrail.config.skill_set import LeftOutSkill, SkillSet
 from agentrail.errors import CommandError, OptionError
 from agentrail.events import SkillClosed, SkillOpened, ToolBlocked
 from agentrail.plugins import HumanApproval, Permissions, SkillGuard
@@ -60,6 +62,15 @@ def home(tmp_path):
 
 
 # --- reading
+
+
+def test_a_directory_that_is_a_link_to_itself_is_left_out_with_the_reason(tmp_path):
+    """One that became so after it was listed; following it was an error of Python."""
+    (tmp_path / "loop").symlink_to("loop")
+    source = SkillSource(directory=tmp_path, shown="here", scope="blueprint")
+    left_out = read_one(source, "loop")
+    assert isinstance(left_out, LeftOutSkill)
+    assert left_out.why == f"it cannot be read: {os.strerror(errno.ELOOP)}"
 
 
 def test_what_is_wrong_is_left_out_with_the_reason(tmp_path):

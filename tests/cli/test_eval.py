@@ -179,6 +179,7 @@ REFUSED = [
     ("options", "fault"),
     [
         ("--report .", ". cannot be written"),
+        ("--report to-nowhere", "to-nowhere cannot be written"),
         (
             "--junit none/evals.xml",
             "none/evals.xml cannot be written: name a file in a directory that you can",
@@ -190,8 +191,17 @@ REFUSED = [
 )
 async def test_options_that_cannot_be_kept_are_refused_before_anything_runs(desk, options, fault):
     """A bar that is no number would let everything pass, and a report that cannot be written is lost when all is paid."""
+    (desk / "to-nowhere").symlink_to("no/report.json")
     ran = await run(desk, f"eval eval.toml {options}")
     assert (ran.code, ran.out, fault in ran.err) == (2, "", True), ran.err
+
+
+async def test_a_link_to_itself_is_replaced_by_the_report(desk):
+    """Every run was paid for, and then following the link was a bug of ours."""
+    (desk / "report.json").symlink_to("report.json")
+    ran = await run(desk, "eval eval.toml --report report.json")
+    assert (ran.code, "bug" in ran.err) == (0, False), ran.err
+    assert (desk / "report.json").is_file()
 
 
 async def test_a_disk_that_is_full_and_a_reader_that_left_are_no_bugs(desk):

@@ -28,6 +28,7 @@ from agentrail.cli.kb_command import (
 from agentrail.errors import ProviderError
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
 from agentrail.testing.models import FunctionModel, says
+from agentrail.web import page_text
 from tests.cli.rig import run_line
 from tests.web.documents import HTML, pdf
 
@@ -127,6 +128,21 @@ def test_documents_have_tags_and_are_narrowed_by_them_and_by_their_folder(kb, do
         found = said(kb.search("boats planes", user="ada", **narrow))
         assert [line.partition("#")[0] for line in found if "#" in line] == ["docs/more/b.txt"]
     assert kb.search("boats", user="bob", folder="docs")[:2] == (Exit.DONE, "")
+
+
+def test_a_full_directory_for_temporary_files_fails_that_document_alone(kb, docs, monkeypatch):
+    """A reader gets the document in a file there; without space the command ended as a bug of ours."""
+    (docs / "a.pdf").write_bytes(pdf("planes"))
+
+    def full():
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(page_text.tempfile, "TemporaryFile", full)
+    code, said, _ = kb.add("handbook", "docs")
+    where = page_text.tempfile.gettempdir()
+    assert code is Exit.FAILED
+    assert f"failed  docs/a.pdf  it cannot be read: No space left on device in {where}\n" in said
+    assert "2 documents added, 0 unchanged, 1 failed" in said
 
 
 def test_a_base_is_read_by_nobody_until_somebody_is_named_and_documents_are_removed(kb, docs):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from agentrail.cli import text_output
 from agentrail.cli.permissions_command import lines_of_rules, read_policy
 from agentrail.errors import OptionError
 from tests.cli.rig import run_agentrail
@@ -21,6 +22,21 @@ def policy(tmp_path):
     path = tmp_path / "permissions.toml"
     path.write_text(FILE, encoding="utf-8")
     return path
+
+
+def test_a_text_without_an_end_is_not_read_whole(policy, monkeypatch):
+    """A sparse file of 8 GB took the memory of the machine."""
+    with policy.open("ab") as file:
+        file.truncate(8 << 30)
+    with pytest.raises(OptionError, match=r"permissions\.toml has more than 256 MiB: name a smaller file"):
+        read_policy(policy)
+
+    def full(_file):
+        raise MemoryError
+
+    monkeypatch.setattr(text_output, "fault_of_reading", full)
+    with pytest.raises(OptionError, match="cannot be read: it is larger than the memory"):
+        read_policy(policy)
 
 
 async def explained(*words):

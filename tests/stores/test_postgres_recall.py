@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import closing
+from functools import partial
 
 import psycopg
 import pytest
@@ -141,6 +142,19 @@ def test_frequent_words_are_left_out_where_there_are_many(emptied):
             store.put(ADA, MemoryEntry(id=f"m{number}", text=text, at_ms=number))
     assert [one.id for one in store.search(ADA, "the kingfisher")] == ["m3"]
     assert len(store.search(ADA, "the", limit=7)) == 7
+
+
+def test_tags_that_are_no_list_are_told_as_damage(emptied):
+    """As in a file of SQLite: no bare error of a parser reaches a caller."""
+    store = PostgresRecall(emptied)
+    store.put(ADA, MemoryEntry(id="m1", text="tea", tags=["drink"], at_ms=1))
+    with emptied.borrowed() as connection:
+        connection.execute("UPDATE agentrail.memory SET tags = 'drink'")
+    for read in (partial(store.list, ADA), partial(store.search, ADA, "tea")):
+        with pytest.raises(StoreUnavailable, match=r"tags that are not a JSON list .*: restore a backup"):
+            read()
+    with pytest.raises(StoreUnavailable, match="restore a backup"):
+        store.without_vectors("acme", "toy 3", limit=9)
 
 
 def test_vectors_follow_their_texts(emptied):
