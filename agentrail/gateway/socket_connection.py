@@ -179,6 +179,7 @@ class OpenSocket:
     _full_at: float = -math.inf
     _malformed: int = 0
     _at_work: int = 0
+    _unsubscribed: dict[trio.CancelScope, FrameId] = attrs.field(factory=dict)
     _lanes: dict[str, trio.Event] = attrs.field(factory=dict)
     _has_frames: trio.Event = attrs.field(factory=trio.Event)
     _has_room: trio.Event = attrs.field(factory=trio.Event)
@@ -407,10 +408,12 @@ class OpenSocket:
         match frame:
             case Unsubscribe():
                 reading = self.subscriptions.pop(frame.session_id, None)
-                if reading is not None:
+                if reading is None:
+                    self._put(reply_frame(frame.id, b"null"))
+                else:  # its task replies, after its last event
+                    self._unsubscribed[reading] = frame.id
                     reading.cancel(reason="the client no longer reads this session")
                     self.queue.forget(frame.session_id)
-                self._put(reply_frame(frame.id, b"null"))
             case Subscribe():
                 self._check_may_read(frame)
                 reading = self.subscriptions[frame.session_id] = trio.CancelScope()
@@ -527,6 +530,8 @@ class OpenSocket:
             if self.subscriptions.get(asked.session_id, reading) is reading:
                 self.subscriptions.pop(asked.session_id, None)
                 self.queue.cursors.pop(asked.session_id, None)
+            if reading in self._unsubscribed:
+                self._put(reply_frame(self._unsubscribed.pop(reading), b"null"))
 
     async def _read_here(self, reading: FollowedSession) -> bool:
         """Send the events of a session of this node. See `ReadHere`."""

@@ -21,8 +21,9 @@ from agentrail.host.quotas import Limits
 from agentrail.messages import SessionId
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.event_subscription import decide_terms
-from agentrail.testing.models import ScriptedModel, says
+from agentrail.testing.models import FunctionModel, ScriptedModel, says
 from agentrail.wire.server_frames import CloseCode
+from tests.gateway.attacks.wire import FREE
 from tests.gateway.callers import CALLERS, auth
 from tests.gateway.socket_client import no_sockets, refused_upgrade, socket_of
 from tests.gateway.web import serving
@@ -276,7 +277,7 @@ async def test_three_malformed_frames_close_with_4400_and_a_flood_with_4429():
             assert await client.closed() == 4400
             assert [frame["type"] for frame in client.seen[-2:]] == ["reply", "closing"]
         async with socket_of(web) as client:
-            for number in range(40):
+            for number in range(25):
                 await client.send(type="ping", n=number)
             assert await client.closed() == 4429
 
@@ -308,6 +309,34 @@ async def test_a_server_that_stops_tells_each_socket_where_to_go_on():
         web.stop.set()
         assert await client.closed() == 1001
         assert client.seen[-1] == {"type": "closing", "reason": "shutdown", "cursors": stands}
+
+
+async def test_after_the_reply_of_an_unsubscribe_no_event_of_that_session_comes():
+    """Also none that its reader had in hand: the reply is the last of its subscription."""
+    async with (
+        serving(FunctionModel(lambda _: says(*"w" * 100)), limits=FREE) as web,
+        socket_of(web) as client,
+        trio.open_nursery() as nursery,
+    ):
+        await client.done("create", session_id="s")
+        session = await web.host.session("s", Principal(tenant_id="local", user_id="local"))
+
+        async def talk():
+            while True:
+                await session.ask("Hi")
+
+        nursery.start_soon(talk)
+        for number in range(25):
+            await client.subscribe("s")
+            await trio.sleep(0.001 * (number % 5))
+            await client.send(type="unsubscribe", id=f"u{number}", session_id="s")
+            await client.until("reply", id=f"u{number}")
+            await client.done("status", session_id="s")
+            kinds = [frame["type"] for frame in client.seen]
+            left = [frame.get("id") for frame in client.seen].index(f"u{number}")
+            assert not {"event", "events"} & {*kinds[left:]}
+            client.seen.clear()
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_session_that_ended_or_is_not_read_any_more_has_no_cursor():
