@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from types import ModuleType
 
@@ -22,7 +22,7 @@ import trio
 import agentrail
 from agentrail import blocking, plugins as p
 from agentrail.blocking.iterators import MAX_TAKEN
-from agentrail.blocking.supervisor_thread import SupervisorThread
+from agentrail.blocking.supervisor_thread import InterruptibleFuture, SupervisorThread
 from agentrail.errors import (
     AlreadyStarted,
     CallingSelf,
@@ -721,6 +721,27 @@ def test_a_thread_that_cannot_be_started_leaves_it_as_it_was(monkeypatch):
         assert supervisor.start_session(model="demo:").ask("Hi")
 
 
+@pytest.mark.parametrize("where", ["add_done_callback", "result"])
+def test_ctrl_c_that_leaves_the_lock_of_a_future_taken_holds_nothing(monkeypatch, where):
+    """`threading.Condition` can be interrupted when it has its lock and the block has not begun. The end would wait for that lock."""
+
+    class Interrupted(InterruptibleFuture):  # type: ignore[type-arg]
+        def __getattribute__(self, name):
+            if name == where and self._state == "PENDING":
+                self._condition.acquire()
+                raise ZeroDivisionError
+            return super().__getattribute__(name)
+
+    supervisor = blocking.Supervisor().open()
+    session = supervisor.start_session(model="demo:fast")
+    monkeypatch.setattr("agentrail.blocking.supervisor_thread.InterruptibleFuture", Interrupted)
+    with pytest.raises(ZeroDivisionError) if where == "add_done_callback" else nullcontext():
+        session.ask("Hi")
+    monkeypatch.undo()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(supervisor.close).result(SECONDS)
+
+
 def test_ctrl_c_while_it_closes_waits_for_the_end_and_is_raised():
     """The thread is gone all the same."""
     is_stopping = threading.Event()
@@ -919,7 +940,7 @@ def test_a_wait_that_is_cancelled_as_its_event_arrives_keeps_the_order(superviso
     with session.subscribe(kinds=[AgentEnd]) as events:
         later: list[Future[AgentEnd | None]] = []
 
-        class GivenUp(Future):  # type: ignore[type-arg]
+        class GivenUp(InterruptibleFuture):  # type: ignore[type-arg]
             """One whose caller gives up in the moment in which its event arrives, and then calls again."""
 
             def set_result(self, result: object) -> None:
@@ -930,7 +951,7 @@ def test_a_wait_that_is_cancelled_as_its_event_arrives_keeps_the_order(superviso
 
         for number in range(3):
             session.ask(f"{number}")
-        monkeypatch.setattr("agentrail.blocking.supervisor_thread.Future", GivenUp)
+        monkeypatch.setattr("agentrail.blocking.supervisor_thread.InterruptibleFuture", GivenUp)
         with pytest.raises(concurrent.futures.CancelledError):
             events.futures.next().result(SECONDS)
         until(lambda: later)

@@ -22,12 +22,21 @@ from agentrail.runtime.supervisor import SessionSupervisor
 T = TypeVar("T")
 
 
+class InterruptibleFuture(Future[T]):
+    """A future that can be waited for without its lock, which Ctrl-C could leave taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unsettled = threading.Lock()
+        self.unsettled.acquire()
+
+
 class _Call(Generic[T]):
     def __init__(
         self, home: "SupervisorThread", make: Callable[[], Awaitable[T]], unread: Callable[[T], None] | None
     ) -> None:
         # Never set to running: a running future cannot be cancelled, and here a cancellation must stop the work.
-        self.future: Future[T] = Future()
+        self.future = InterruptibleFuture[T]()
         self._home = home
         self._make = make
         self._unread = unread
@@ -39,6 +48,7 @@ class _Call(Generic[T]):
         if future.cancelled():
             future.set_running_or_notify_cancel()  # otherwise `concurrent.futures.wait` would wait indefinitely
             self._home.soon(self._scope.cancel)
+        self.future.unsettled.release()
 
     def begin(self, nursery: trio.Nursery) -> None:
         self._context.run(_RUNS_IN.set, (*self._context.get(_RUNS_IN, ()), self._home))
@@ -57,8 +67,7 @@ class _Call(Generic[T]):
                 self.fail(failure.error)
             else:  # a cancellation, or an exception that ends the run: the run settles the remaining calls, and knows the cause
                 failure.release()
-        if self.future.done():
-            self._home.forget(self)
+        self._home.forget(self)
 
     def _give(self, value: T) -> None:
         try:
@@ -240,6 +249,8 @@ class SupervisorThread:
         self, make: Callable[[], Awaitable[T]], unread: Callable[[T], None] | None = None
     ) -> "Future[T]":
         call = _Call(self, make, unread)
+        # First: Ctrl-C in it can leave the lock of the future taken, and then no other thread must use the future.
+        call.future.add_done_callback(call.on_done)
         with self._lock:
             is_open = self._way_in is not None
             if is_open:
@@ -247,7 +258,6 @@ class SupervisorThread:
         if not is_open:
             call.fail(self.closed())
             return call.future
-        call.future.add_done_callback(call.on_done)
         self.soon(self._come.send_nowait, call)
         return call.future
 
@@ -267,6 +277,8 @@ class SupervisorThread:
 
     def wait(self, future: "Future[T]") -> T:
         try:
+            if isinstance(future, InterruptibleFuture):
+                future.unsettled.acquire()
             return future.result()
         except BaseException:
             future.cancel()  # no effect if it raised this error
