@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
-from functools import wraps
+from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from types import TracebackType
 from typing import (
@@ -101,7 +101,7 @@ def later_or_aborted(call: Callable[Concatenate[Any, P], Awaitable[R]]) -> Twin[
             try:
                 return await call(own, *args, **kwargs)
             except trio.Cancelled:
-                self._thread.start(own.abort_sent, GIVEN_UP)
+                self._thread.submit(partial(own.abort_sent, GIVEN_UP))
                 raise
 
         return self._thread.submit(ask)

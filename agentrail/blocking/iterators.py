@@ -188,7 +188,7 @@ class Feed(Pulled[T]):
             self._thread.wait(self._thread.submit(partial(self._block.__aexit__, None, None, None)))
 
     def _leave_unread(self, _: object) -> None:
-        self._thread.start(self._block.__aexit__, None, None, None)
+        self._thread.submit(partial(self._block.__aexit__, None, None, None))
 
 
 class Subscription(Feed[Event]):

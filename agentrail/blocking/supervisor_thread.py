@@ -95,7 +95,6 @@ class SupervisorThread:
         self._untold: BaseException | None = None
         self._supervisor: SessionSupervisor | None = None
         self.is_forked = False
-        self.nursery: trio.Nursery | None = None
 
     # --- life cycle
 
@@ -190,7 +189,7 @@ class SupervisorThread:
         with self._opening:
             async with trio.open_nursery() as nursery:
                 with self._lock:
-                    self.nursery, self._way_in = nursery, trio.lowlevel.current_trio_token().run_sync_soon
+                    self._way_in = trio.lowlevel.current_trio_token().run_sync_soon
                 if self._is_leaving:
                     self._end()
                 with failure:
@@ -198,7 +197,6 @@ class SupervisorThread:
                         nursery.start_soon(self._begin_calls, nursery, name="begin calls of other threads")
                         ready.set_result(None)
                         await self._leave.wait()
-                self.nursery = None
                 nursery.cancel_scope.cancel(reason="the supervisor was closed")
             failure.release()
 
@@ -266,10 +264,6 @@ class SupervisorThread:
         if way_in is not None:
             with suppress(trio.RunFinishedError):
                 way_in(function, *args)
-
-    def start(self, work: Callable[..., Awaitable[object]], *args: object) -> None:
-        if self.nursery is not None:
-            self.nursery.start_soon(work, *args)
 
     def forget(self, call: "_Call[Any]") -> None:
         with self._lock:

@@ -158,8 +158,7 @@ def _of_prompts(standing: RequestStanding, event: Event) -> RequestStanding:
             # Also a steer that no cycle read: from now on it is a prompt with its own cycle.
             return replace(standing, status="queued")
         case PromptDropped(ref=one, reason=reason) if one == ref:
-            status: RequestStatus = "failed" if standing.is_given_up else "dropped"
-            return replace(standing, status=status, reason=reason)
+            return replace(standing, status="failed" if standing.is_given_up else "dropped", reason=reason)
         case PromptRejected(ref=one, reason=reason) if one == ref:
             return replace(standing, status="refused", reason=reason)
         case PromptTaken(ref=one) if one == ref:

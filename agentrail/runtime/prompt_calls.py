@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import Any, Final, Literal, TypeVar, cast
+from typing import Any, Final, Literal, cast
 
 from attrs import evolve
 
@@ -110,10 +110,6 @@ def _is_to_come(state: SessionState, ref: PromptRef) -> bool:
         or (held is not None and held.ref == ref)
         or (data.cycle is not None and data.cycle.ref == ref)
     )
-
-
-T = TypeVar("T")
-E = TypeVar("E", bound=Event)
 
 
 class PromptingHandle(CycleCalls, AskingHandle):
