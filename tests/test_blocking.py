@@ -725,7 +725,7 @@ def test_a_thread_that_cannot_be_started_leaves_it_as_it_was(monkeypatch):
 def test_ctrl_c_that_leaves_the_lock_of_a_future_taken_holds_nothing(monkeypatch, where):
     """`threading.Condition` can be interrupted when it has its lock and the block has not begun. The end would wait for that lock."""
 
-    class Interrupted(InterruptibleFuture):  # type: ignore[type-arg]
+    class Interrupted(InterruptibleFuture):
         def __getattribute__(self, name):
             if name == where and self._state == "PENDING":
                 self._condition.acquire()
@@ -940,7 +940,7 @@ def test_a_wait_that_is_cancelled_as_its_event_arrives_keeps_the_order(superviso
     with session.subscribe(kinds=[AgentEnd]) as events:
         later: list[Future[AgentEnd | None]] = []
 
-        class GivenUp(InterruptibleFuture):  # type: ignore[type-arg]
+        class GivenUp(InterruptibleFuture):
             """One whose caller gives up in the moment in which its event arrives, and then calls again."""
 
             def set_result(self, result: object) -> None:
