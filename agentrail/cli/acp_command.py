@@ -49,11 +49,7 @@ def serve_editor(
     if os.isatty(0):
         write_error("waiting for an editor: it starts this command and writes to stdin. Ctrl-C ends it.")
     if not trio.run(partial(_serve, agent, files, client_terminal=client_terminal)):
-        try:  # otherwise an editor has been told of the faults
-            read_setup(files, agent)
-        except AgentrailError as error:
-            write_error(describe_error(error))
-            return Exit.USAGE
+        read_setup(files, agent)  # raises the faults; otherwise an editor has been told of them
     return Exit.DONE
 
 

@@ -86,15 +86,13 @@ def check_permissions(
     debug: Debug = False,
 ) -> Exit:
     send_logs_to_stderr(debug=debug)
-    code = Exit.USAGE
+    text = read_named_text(file)
+    table = _table_of(file, text)
     try:
-        text = read_named_text(file)
-        table = _table_of(file, text)
-        code = Exit.FAILED
         policy = join({"session": _read(file, text, table)}, may_bypass=True)
     except AgentrailError as error:
         write_error(describe_error(error))
-        return code
+        return Exit.FAILED
     return print_text("\n".join(_told_of(file, policy)))
 
 

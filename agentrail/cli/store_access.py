@@ -15,9 +15,8 @@ from agentrail.abc.held_secrets import secrets_in_variables
 from agentrail.abc.store import TEMPORARY_SESSIONS, Filters, OwedStore, Store, StoredSession, owed_rows
 from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
-from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all, write_error
+from agentrail.cli.stdio import write_all, write_error
 from agentrail.cli.storage_options import DEFAULT_STORE, STORE_VARIABLE, DataDirectory, directory_for
-from agentrail.cli.text_output import end_without_output
 from agentrail.config.settings import modules_of
 from agentrail.core.journal.fold import GetBlob, Sources
 from agentrail.core.journal.record import Record
@@ -233,14 +232,11 @@ def store_command(command: Callable[P, Exit]) -> Callable[P, Exit]:
             # A command does not know the secrets of a session, but those of its environment are probably the same.
             with knowing(secrets_in_variables(os.environ)):
                 return command(*args, **kwargs)
-        except (YourMove, StoreUnavailable) as error:
-            write_error(describe_error(error))
-            return Exit.USAGE
+        except (YourMove, StoreUnavailable):  # wrong usage, as from any command
+            raise
         except AgentrailError as error:
             write_error(describe_error(error))
-        except (OutputFailed, OutputClosed) as error:
-            return end_without_output(error)
-        return Exit.FAILED
+            return Exit.FAILED
 
     return run
 

@@ -154,14 +154,14 @@ LoadedValues: TypeAlias = list[tuple[object, dict[str, Any], list[Any], list[Any
 def loaded_values(entries: Sequence[PluginEntry]) -> LoadedValues:
     """Return everything outside its state that a plugin can change, as it is now."""
     given = [entry[0] if isinstance(entry, tuple) else entry for entry in entries]
-    owners = {id(owner): owner for one in given for owner in _owners(one)}
-    homes = {owner.__name__ for owner in owners.values() if isinstance(owner, ModuleType)}
-    waiting = [*owners.values()]
+    waiting = [owner for one in given for owner in _owners(one)]
+    homes = {owner.__name__ for owner in waiting if isinstance(owner, ModuleType)}
+    owners: dict[int, object] = {}
     while waiting:  # objects of the plugin's own classes can be changed as it can
-        for value in _values_inside(_values_of(waiting.pop())):
-            if type(value).__module__ in homes and id(value) not in owners:
-                owners[id(value)] = value
-                waiting.append(value)
+        owner = waiting.pop()
+        if id(owner) not in owners:
+            owners[id(owner)] = owner
+            waiting += [one for one in _values_inside(_values_of(owner)) if type(one).__module__ in homes]
     return _values_now(owners.values())
 
 
@@ -196,8 +196,12 @@ def _values_of(owner: object) -> Mapping[str, Any]:
 
 
 def _values_now(owners: Iterable[object]) -> LoadedValues:
-    saved = ((owner, {**_values_of(owner)}) for owner in owners)
-    return [(owner, values, *_containers_in(values)) for owner, values in saved]
+    found: LoadedValues = []
+    for owner in owners:
+        values = {**_values_of(owner)}
+        containers = [one for one in _values_inside(values) if type(one) in _CONTAINERS]
+        found.append((owner, values, containers, [*map(copy.copy, containers)]))
+    return found
 
 
 def _values_inside(values: Mapping[str, Any]) -> list[Any]:
@@ -206,16 +210,10 @@ def _values_inside(values: Mapping[str, Any]) -> list[Any]:
     waiting = [value for name, value in values.items() if not name.startswith("__")]
     while waiting:
         value = waiting.pop()
-        if id(value) not in found:
-            found[id(value)] = value
-            if type(value) in _CONTAINERS:
-                waiting += value.values() if isinstance(value, dict) else value
+        if type(value) in _CONTAINERS and id(value) not in found:
+            waiting += value.values() if isinstance(value, dict) else value
+        found[id(value)] = value
     return [*found.values()]
-
-
-def _containers_in(values: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
-    found = [value for value in _values_inside(values) if type(value) in _CONTAINERS]
-    return found, [copy.copy(value) for value in found]
 
 
 def _put_back(loaded: LoadedValues) -> LoadedValues:
@@ -224,9 +222,9 @@ def _put_back(loaded: LoadedValues) -> LoadedValues:
     found = _values_now(owner for owner, *_ in changed)
     for owner, values, containers, copies in changed:
         now = {**_values_of(owner)}
-        is_object = not isinstance(owner, ModuleType | type | CellType)
-        # That of `object` also changes one that is frozen, such as by a cached property.
-        put, take = (object.__setattr__, object.__delattr__) if is_object else (setattr, delattr)
+        is_plain = isinstance(owner, ModuleType | type | CellType)
+        # `object` also undoes what a cached property left in a frozen object.
+        put, take = (setattr, delattr) if is_plain else (object.__setattr__, object.__delattr__)
         for name in now.keys() - values.keys():
             if not isinstance(now[name], ModuleType):  # a submodule, imported meanwhile
                 take(owner, name)

@@ -416,7 +416,7 @@ BOXES = {"of all": [Slotted()]}
 
 
 class InObject(Remembers):
-    box = Box()
+    box: Any = Box()
 
     def keep(self, name):
         self.box.held = name
