@@ -340,6 +340,10 @@ def describe_usage_error(error: CycloptsError) -> str:
     return f"{said} See {' '.join(('agentrail', *chain, '--help'))}."
 
 
+_TELLING: Final = {"acp", "check-plugins", "mcp", "permissions", "plugins", "sandbox", "serve", "token"}
+"""Commands that end at their first error of ours, which is wrong usage. Others tell theirs, and one that escapes is a bug."""
+
+
 def run_command_line(arguments: Sequence[str]) -> int:
     open_missing_streams()
 
@@ -360,7 +364,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
             case ToolDefinitionError() if sys.flags.optimize > 1:
                 write_error("python -OO removes docstrings, which describe the tools: use -O, or neither.")
                 return Exit.USAGE
-            case AgentrailError():
+            case AgentrailError() if not _TELLING.isdisjoint(arguments):
                 write_error(describe_error(error))
                 return Exit.USAGE
             case _:

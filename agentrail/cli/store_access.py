@@ -232,11 +232,9 @@ def store_command(command: Callable[P, Exit]) -> Callable[P, Exit]:
             # A command does not know the secrets of a session, but those of its environment are probably the same.
             with knowing(secrets_in_variables(os.environ)):
                 return command(*args, **kwargs)
-        except (YourMove, StoreUnavailable):  # wrong usage, as from any command
-            raise
         except AgentrailError as error:
             write_error(describe_error(error))
-            return Exit.FAILED
+            return Exit.USAGE if isinstance(error, YourMove | StoreUnavailable) else Exit.FAILED
 
     return run
 

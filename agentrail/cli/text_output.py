@@ -28,7 +28,7 @@ def open_named(file: Path, what: str = "") -> Iterator[BinaryIO]:
         with file.open("rb") as opened:
             yield opened
     except (OSError, MemoryError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is larger than the memory"
+        why = getattr(error, "strerror", "it is larger than the memory")
         raise OptionError([f"{what}{file} cannot be read: {why}"]) from error
 
 

@@ -118,7 +118,7 @@ class HostSessions:
                     raise _end_of(session_id, words)
                 raise unknown(session_id)
             case Access.TAKEN:
-                raise unknown(session_id, hint="give another id, or none to get a generated one")
+                raise unknown(session_id, hint="omit session_id to get a generated id")
 
     async def facts_to_decide(
         self, owner: SessionOwner, session_id: str, *, may_decide: bool
@@ -436,7 +436,7 @@ def unknown(session_id: str, *, hint: str | None = None) -> SessionUnknown:
 
 
 def already_there(session_id: str) -> AlreadyExists:
-    return AlreadyExists(f"session {session_id!r} already exists: send it a message, or give another id")
+    return AlreadyExists(f"session {session_id!r} already exists: send it a message, or omit session_id")
 
 
 def refuse_child(facts: SessionFacts) -> None:

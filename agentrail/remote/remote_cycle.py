@@ -115,8 +115,7 @@ class RemoteCycle:
 
         Cancellation: Once the message is sent, the cycle continues.
         """
-        if self._client_id is not None:
-            # The prompt may have been sent long ago: its outcome is read from there.
+        if self._client_id is not None:  # it may have been sent long ago: its outcome is read from there
             self._receipt = await self._prompt()
             self._events = self._subscribe(after=max(self._receipt.seq - 1, 0))
             await self._events.__aenter__()

@@ -205,7 +205,6 @@ def _values_now(owners: Iterable[object]) -> LoadedValues:
 
 
 def _values_inside(values: Mapping[str, Any]) -> list[Any]:
-    """Return the values and those in their containers, at any depth."""
     found: dict[int, Any] = {}
     waiting = [value for name, value in values.items() if not name.startswith("__")]
     while waiting:

@@ -852,19 +852,6 @@ async def test_tasks_of_others_are_unknown():
         assert await done(web, "GetTask", {"id": task["id"]}) == task
 
 
-async def test_a_context_of_another_names_no_parameter_that_the_caller_does_not_have():
-    """It has a `contextId` and no `session_id`: the hint speaks of an id."""
-    async with serving(
-        answering("One."), protocols=A2A, auth=tokens("ann", "bob"), store=MemoryStore()
-    ) as web:
-        web.client.headers["authorization"] = "Bearer ann"
-        task = await sent(web)
-        web.client.headers["authorization"] = "Bearer bob"
-        refused = await rpc(web, "SendMessage", message(name="m-3", contextId=task["contextId"]))
-        assert "give another id, or none to get a generated one" in str(refused["error"])
-        assert "session_id" not in str(refused["error"])
-
-
 @pytest.mark.protocol(38)
 async def test_the_card_without_a_token_shows_public_profiles_alone():
     """P-038: a private one is as one that there is not; no path, key or private name stands in any."""
