@@ -58,7 +58,7 @@ class Pulled(Generic[T]):
         self._thread = thread
         self._source = source
         self._taken: deque[T] = deque()
-        self.is_at_end = False  # and not only closed
+        self.is_at_end: bool = False  # and not only closed
         self._is_given_up = False  # an event of the last trip may still be put back
 
     @property

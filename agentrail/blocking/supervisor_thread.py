@@ -27,7 +27,7 @@ class InterruptibleFuture(Future[T]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.unsettled = threading.Lock()
+        self.unsettled: threading.Lock = threading.Lock()
         self.unsettled.acquire()
 
 
@@ -36,7 +36,7 @@ class _Call(Generic[T]):
         self, home: "SupervisorThread", make: Callable[[], Awaitable[T]], unread: Callable[[T], None] | None
     ) -> None:
         # Never set to running: a running future cannot be cancelled, and here a cancellation must stop the work.
-        self.future = InterruptibleFuture[T]()
+        self.future: InterruptibleFuture[T] = InterruptibleFuture()
         self._home = home
         self._make = make
         self._unread = unread
@@ -94,7 +94,7 @@ class SupervisorThread:
         self._failure: BaseException | None = None
         self._untold: BaseException | None = None
         self._supervisor: SessionSupervisor | None = None
-        self.is_forked = False
+        self.is_forked: bool = False
 
     # --- life cycle
 
