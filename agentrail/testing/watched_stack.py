@@ -221,7 +221,7 @@ def _put_back(loaded: LoadedValues) -> LoadedValues:
     found = _values_now(owner for owner, *_ in changed)
     for owner, values, containers, copies in changed:
         now = {**_values_of(owner)}
-        is_plain = isinstance(owner, ModuleType | type | CellType)  # the others may be frozen, with cached values
+        is_plain = isinstance(owner, ModuleType | type | CellType)  # others may be frozen
         put, take = (setattr, delattr) if is_plain else (object.__setattr__, object.__delattr__)
         for name in now.keys() - values.keys():
             if not isinstance(now[name], ModuleType):  # a submodule, imported meanwhile
