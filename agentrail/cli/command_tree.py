@@ -364,7 +364,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
             case ToolDefinitionError() if sys.flags.optimize > 1:
                 write_error("python -OO removes docstrings, which describe the tools: use -O, or neither.")
                 return Exit.USAGE
-            case AgentrailError() if not _TELLING.isdisjoint(arguments):
+            case AgentrailError() if not _TELLING.isdisjoint(arguments[:1]):
                 write_error(describe_error(error))
                 return Exit.USAGE
             case _:

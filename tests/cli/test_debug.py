@@ -90,5 +90,5 @@ def test_what_the_command_line_says_wrong_is_no_crash_and_an_error_of_ours_that_
         raise OptionError(["x is 1"])
 
     monkeypatch.setattr("agentrail.cli.command_tree._import_and_run", fall)
-    assert run_command_line(["doctor"]) == 1
+    assert run_command_line(["run", "serve"]) == run_command_line(["doctor"]) == 1
     assert "agentrail has a bug, please report it: OptionError: x is 1" in capfd.readouterr().err
