@@ -8,9 +8,11 @@ from typing import Literal, Protocol, runtime_checkable
 import trio
 from attrs import frozen
 
+from agentrail.otp.field_rules import CheckedFields, TimeLimit
+
 
 @frozen(kw_only=True)
-class ProcessOptions:
+class ProcessOptions(CheckedFields):
     """Options of a process.
 
     Attributes:
@@ -23,7 +25,7 @@ class ProcessOptions:
     workdir: str = "."
     env: Mapping[str, str] = MappingProxyType({})
     errors: Literal["merged", "dropped"] = "merged"
-    timeout_seconds: float = 600.0
+    timeout_seconds: TimeLimit = 600.0
 
 
 class ToolProcess(Protocol):

@@ -5,6 +5,8 @@ from typing import Protocol, runtime_checkable
 
 from attrs import frozen
 
+from agentrail.otp.field_rules import CheckedFields, Count, CountOrZero, TimeLimit
+
 
 @frozen(kw_only=True)
 class Refusal:
@@ -111,7 +113,7 @@ class ListResult:
 
 
 @frozen(kw_only=True)
-class GrepOptions:
+class GrepOptions(CheckedFields):
     """Options of a search.
 
     Attributes:
@@ -122,8 +124,8 @@ class GrepOptions:
     """
 
     include: str | None = None
-    context_lines: int = 2
-    max_results: int = 50
+    context_lines: CountOrZero = 2
+    max_results: Count = 50
     ignore_case: bool = False
 
 
@@ -207,7 +209,7 @@ class Transfer:
 
 
 @frozen(kw_only=True)
-class ExecuteOptions:
+class ExecuteOptions(CheckedFields):
     """Options of a command.
 
     Attributes:
@@ -217,7 +219,7 @@ class ExecuteOptions:
     """
 
     workdir: str = "."
-    timeout_seconds: float = 30.0
+    timeout_seconds: TimeLimit = 30.0
     output_name: str | None = None
 
 

@@ -1,11 +1,14 @@
 """What a model may ask of files, in sizes that nobody means: each is a value, soon, and nothing larger is made of it."""
 
+import json
+import math
 import re
 
 import pytest
 import trio
 
-from agentrail.abc import GrepOptions, Refusal
+from agentrail.abc import ExecuteOptions, GrepOptions, ProcessOptions, Refusal
+from agentrail.errors import OptionError
 from agentrail.sandboxes import files, memory
 from agentrail.sandboxes.grep import decide_rules
 from agentrail.sandboxes.local import LocalSandbox
@@ -17,6 +20,7 @@ from agentrail.sandboxes.path_patterns import (
     expand_braces,
     read_ignore_file,
 )
+from agentrail.sandboxes.remote.operations import OpenRequest, UnreadableWire, decode_as
 from agentrail.sandboxes.text_edit import MAX_REPLACEMENTS, Edited, decide_edit
 
 MEGABYTE = 1_000_000
@@ -30,6 +34,52 @@ def sandbox(request, tmp_path):
 
 def _edit(text, old, new, **options):
     return decide_edit(text, old, new, replace_all=True, path="f", **options)
+
+
+# --- options
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong", "told"),
+    [
+        (GrepOptions, {"max_results": 0}, "max_results is 0: expected a whole number >= 1"),
+        (GrepOptions, {"context_lines": -1}, "context_lines is -1: expected a whole number >= 0"),
+        (
+            GrepOptions,
+            {"include": 5, "ignore_case": 1},
+            "include is 5: expected a text, or None; ignore_case is 1: expected True or False",
+        ),
+        (ExecuteOptions, {"timeout_seconds": -1}, "timeout_seconds is -1: expected finite seconds above 0"),
+        (
+            ExecuteOptions,
+            {"timeout_seconds": math.inf},
+            "timeout_seconds is inf: expected finite seconds above 0",
+        ),
+        (
+            ExecuteOptions,
+            {"workdir": None, "output_name": 7},
+            "workdir is None: expected a text; output_name is 7: expected a text, or None",
+        ),
+        (
+            ProcessOptions,
+            {"timeout_seconds": math.nan},
+            "timeout_seconds is nan: expected finite seconds above 0",
+        ),
+        (ProcessOptions, {"errors": "kept"}, "errors is 'kept': expected 'merged' or 'dropped'"),
+        (ProcessOptions, {"env": {"KEY": 5}}, "env is of type dict: expected a mapping, each a text"),
+    ],
+)
+def test_options_of_a_sandbox_are_checked_where_they_are_made(kind, wrong, told):
+    """A search for -1 lines found none locally and all in memory, and a command of -1 seconds crashed."""
+    with pytest.raises(OptionError, match=f"^{re.escape(told)}$"):
+        kind(**wrong)
+
+
+def test_a_process_of_no_time_is_refused_on_the_wire():
+    said = {"argv": ["cat"], "workdir": ".", "env": {}, "errors": "merged", "timeout_seconds": 1.5}
+    assert decode_as(OpenRequest, json.dumps(said).encode()).timeout_seconds == 1.5
+    with pytest.raises(UnreadableWire, match=r"shape, at \$\.timeout_seconds$"):
+        decode_as(OpenRequest, json.dumps(said | {"timeout_seconds": 0}).encode())
 
 
 # --- edits

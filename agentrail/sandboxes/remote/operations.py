@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 from attrs import frozen
@@ -148,7 +148,7 @@ class OpenRequest(_Request, frozen=True):
     workdir: str
     env: dict[str, str]
     errors: Literal["merged", "dropped"]
-    timeout_seconds: float
+    timeout_seconds: Annotated[float, msgspec.Meta(gt=0)]
 
 
 WireRequest = (
@@ -279,7 +279,7 @@ def decode_as(kind: type[T] | Any, text: bytes) -> T:
     try:
         read: T = decoder_of(kind).decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        where = str(error).partition("`")[2].partition("`")[0]
+        where = str(error).partition(" - at `")[2].rstrip("`")
         message = f"expected JSON with a different shape{f', at {where:.80}' if where.isprintable() and where else ''}"
         raise UnreadableWire(message) from None
     return read
