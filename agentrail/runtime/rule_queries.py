@@ -1,10 +1,10 @@
 """Permission rules that users made in a session and its descendants: list and revoke. Also the details of a pending approval."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from itertools import chain
-from typing import Generic, Literal, TypeAlias, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from attrs import frozen
 
@@ -19,7 +19,7 @@ from agentrail.core.session.approval_details import (
     rules_of,
 )
 from agentrail.core.session.approval_rules import sorted_rules
-from agentrail.core.session.state import Rule, SessionData
+from agentrail.core.session.state import Rule
 from agentrail.core.session.views import first_words_in
 from agentrail.core.stack.loaded_stack import attempt_as
 from agentrail.errors import OptionError, SessionDown, UnknownApproval, UnknownRule
@@ -29,8 +29,6 @@ from agentrail.runtime.arguments import fault_of, refuse
 from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_queries import AskingHandle, change_below
-
-FindRules: TypeAlias = Callable[[SessionData], Sequence[Rule]]
 
 
 class RulingHandle(AskingHandle):
@@ -43,7 +41,7 @@ class RulingHandle(AskingHandle):
         return tuple([rule for cell in self._cell.below() for rule in rules_of(cell.visible.data)])
 
     async def _do_revoke_rule(self, rule_id: str) -> None:
-        if not await self._end(partial(_with_id, rule_id)):
+        if not await self._end(lambda rule: rule_id_of(rule) == rule_id):
             message = f"rule {rule_id!r:.80} does not exist in this session or its sub-sessions; rules() lists the existing ones"
             raise UnknownRule(message)
 
@@ -54,14 +52,14 @@ class RulingHandle(AskingHandle):
         await carry_through(partial(_everywhere, self._cell, partial(_change, rule=rule, to="set")))
 
     async def _do_unbreak(self, tool: str) -> None:
-        if not await self._end(partial(_breakpoints_at, tool)):
+        if not await self._end(lambda rule: rule.breaks and tool in {rule.tool, "*"}):
             message = f"there is no breakpoint at {tool!r:.80}; rules() lists the existing ones"
             raise UnknownRule(message)
 
-    async def _end(self, find: FindRules) -> bool:
-        """End rules in this session and in those below it. Return whether one of them had one."""
+    async def _end(self, is_meant: Callable[[Rule], bool]) -> bool:
+        """End these rules in this session and in those below it. Return whether one of them had one."""
         await self._look()
-        return await carry_through(partial(_everywhere, self._cell, partial(_end_in, find=find)))
+        return await carry_through(partial(_everywhere, self._cell, partial(_end_in, is_meant=is_meant)))
 
 
 RulingT = TypeVar("RulingT", bound=RulingHandle)
@@ -120,14 +118,6 @@ def _tool_of(owner: SessionCell, form: ApprovalForm) -> Tool | None:
     return None if state is None else owner.ports.tools.get((state.call.name, state.generation))
 
 
-def _with_id(rule_id: str, data: SessionData) -> list[Rule]:
-    return [rule for rule in sorted_rules(data.rules) if rule_id_of(rule) == rule_id]
-
-
-def _breakpoints_at(tool: str, data: SessionData) -> list[Rule]:
-    return [rule for rule in sorted_rules(data.rules) if rule.breaks and tool in {rule.tool, "*"}]
-
-
 def _check_tool(cell: SessionCell, tool: str) -> None:
     """Raise OptionError for a tool that no session of the tree has."""
     names = ["*", *dict.fromkeys(name for one in cell.below() for name in _tools_of(one))]
@@ -148,9 +138,9 @@ async def _everywhere(cell: SessionCell, change: Callable[[SessionCell], Awaitab
     return await change_below(cell, change) or is_changed
 
 
-async def _end_in(cell: SessionCell, find: FindRules) -> bool:
-    ended = [await _change(cell, rule, "end" if rule.breaks else None) for rule in find(cell.state.data)]
-    return any(ended)
+async def _end_in(cell: SessionCell, is_meant: Callable[[Rule], bool]) -> bool:
+    meant = filter(is_meant, sorted_rules(cell.state.data.rules))
+    return any([await _change(cell, rule, "end" if rule.breaks else None) for rule in meant])
 
 
 async def _change(cell: SessionCell, rule: Rule, to: Literal["set", "end"] | None) -> bool:
