@@ -76,6 +76,7 @@ def test_options_of_a_sandbox_are_checked_where_they_are_made(kind, wrong, told)
 
 
 def test_a_process_of_no_time_is_refused_on_the_wire():
+    """With the place of the fault in the request."""
     said = {"argv": ["cat"], "workdir": ".", "env": {}, "errors": "merged", "timeout_seconds": 1.5}
     assert decode_as(OpenRequest, json.dumps(said).encode()).timeout_seconds == 1.5
     with pytest.raises(UnreadableWire, match=r"shape, at \$\.timeout_seconds$"):
