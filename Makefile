@@ -85,7 +85,7 @@ test-pythons:  ## the tests of `make test` on each supported Python of this mach
 
 check: $(DEV)  ## everything that must hold before a commit
 	@$(MAKE) $(TWO_AT_A_TIME) $(LINTS) docs-site
-	@$(MAKE) --no-print-directory coverage BESIDE=simulate
+	@$(MAKE) --no-print-directory coverage BESIDE='simulate $(BESIDE)'
 
 bench: $(DEV)  ## the benchmarks, each beside a bare loop
 	$(BIN)/python -m benchmarks
