@@ -35,7 +35,7 @@ from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_loader import fault_of_origin
 from agentrail.runtime.session_queries import AskingHandle, change_below
-from agentrail.runtime.tool_origins import fault_of_bare, source_origin, tool_origin
+from agentrail.runtime.tool_origins import GoneTool, fault_of_bare, source_origin, tool_origin
 
 
 class ChangingHandle(AskingHandle):
@@ -304,8 +304,41 @@ def _describe_for(cell: SessionCell, model: str) -> tuple[ToolSpec, ...]:
     return tuple(
         msgspec.structs.replace(ports.spec_of(tool, listing), origin=spec.origin)
         for spec, tool in zip(box, tools, strict=True)
-        if callable(call_guarded(lambda _: None, getattr, tool, "description"))
+        if _is_described_for_models(tool)
     )
+
+
+def _is_described_for_models(tool: Tool) -> bool:
+    return callable(call_guarded(lambda _: None, getattr, tool, "description"))
+
+
+def decide_restored_tools(cell: SessionCell) -> ChangeTools | None:
+    """Return the change to the tools that the code of a restored session has now, or None if its model was shown those."""
+    box = cell.state.data.tools
+    found = [(spec, cell.ports.tools.get((spec.name, box.generation_of(spec.name)))) for spec in box]
+    gone = tuple([spec.name for spec, tool in found if isinstance(tool, GoneTool)])
+    # A source reports the changes of its tools itself. Calls of others are answered without code.
+    kept = [
+        (spec, tool) for spec, tool in found if not (spec.shown_text or tool is None or spec.name in gone)
+    ]
+    changed = [(now, tool) for spec, tool in kept if (now := _spec_now(cell, spec, tool)) != spec]
+    if not gone and not changed:
+        return None
+    generation = cell.number_tool_change() if changed else box.generation
+    cell.add_tools({spec.name: tool for spec, tool in changed}, generation)
+    return ChangeTools(
+        at_ms=now_ms(),
+        signal_id=cell.pending_calls.mint(),
+        attach=tuple([spec for spec, _ in changed]),
+        detach=gone,
+        generation=generation,
+    )
+
+
+def _spec_now(cell: SessionCell, spec: ToolSpec, tool: Tool) -> ToolSpec:
+    now = cell.ports.spec_of(tool, partial(_listing, cell, model_of(cell.state.data).model))
+    described = spec.description if _is_described_for_models(tool) else now.description
+    return msgspec.structs.replace(now, description=described, origin=spec.origin)
 
 
 def _listing(cell: SessionCell, model: str) -> ToolListing:

@@ -27,7 +27,7 @@ from agentrail.abc.store import (
 from agentrail.core.journal.record import CODEC, Record, Tail, codec_of, sealed, split_draft
 from agentrail.core.journal.recorder import opened_draft
 from agentrail.core.journal.session_owner import session_owner_key
-from agentrail.core.protocol.signals import Recovered
+from agentrail.core.protocol.signals import ChangeTools, Recovered
 from agentrail.core.values.port_members import offers
 from agentrail.distribution import NAME
 from agentrail.errors import (
@@ -284,7 +284,7 @@ class Keeping:
         *,
         first: Recovered | None = None,
         snapshot: int = 0,
-        gone_tools: tuple[str, ...] = (),
+        tool_change: ChangeTools | None = None,
     ) -> None:
         cell.journal = SessionJournal(
             cell.state,
@@ -294,7 +294,7 @@ class Keeping:
             cell,
             first=first,
             snapshot=snapshot,
-            gone_tools=gone_tools,
+            tool_change=tool_change,
             old_events=self._old_events,
             scrub=cell.scrub,
             guard=self.heartbeat,

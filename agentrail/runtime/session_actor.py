@@ -16,7 +16,6 @@ from agentrail.core.protocol.effects import Effect, Publish, Refuse, ReplyToCall
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import (
     Asked,
-    ChangeTools,
     FinalOutcome,
     Recovered,
     ResponseCompleted,
@@ -439,9 +438,10 @@ class SessionCell(SleepingCell):
         return parked
 
     def _begin(self, interpreter: Interpreter) -> str | None:
-        gone = self._without_gone_tools()
-        if gone is not None:
-            self._advance(gone, interpreter)
+        if self.journal is not None and self.journal.tool_change is not None:
+            # No caller waits for its answer, which is discarded.
+            change, self.journal.tool_change = self.journal.tool_change, None
+            self._advance(change, interpreter)
         first = self._first_signal()
         parked = decide_parked(first, self.state)
         for clean in self._cleaned(first):
@@ -602,19 +602,6 @@ class SessionCell(SleepingCell):
     @property
     def is_idle(self) -> bool:
         return self.state.phase is Phase.IDLE
-
-    def _without_gone_tools(self) -> ChangeTools | None:
-        journal = self.journal
-        if journal is None or not journal.gone_tools:
-            return None
-        names, journal.gone_tools = journal.gone_tools, ()
-        # No caller waits for its answer, which is discarded.
-        return ChangeTools(
-            at_ms=now_ms(),
-            signal_id=self.pending_calls.mint(),
-            detach=names,
-            generation=self.state.data.tools.generation,
-        )
 
     def _first_signal(self) -> Signal:
         crash, self.crash = self.crash, None

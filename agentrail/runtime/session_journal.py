@@ -30,6 +30,7 @@ from agentrail.core.protocol.signals import (
     AbortCycle,
     AbortTool,
     Asked,
+    ChangeTools,
     MessagesQuery,
     ReceiptQuery,
     Recovered,
@@ -295,7 +296,6 @@ class SessionJournal:
         "durable",
         "files",
         "first",
-        "gone_tools",
         "is_held",
         "not_begun",
         "old_events",
@@ -304,6 +304,7 @@ class SessionJournal:
         "refusal",
         "seen_up_to",
         "tail",
+        "tool_change",
         "writer",
     )
 
@@ -317,7 +318,7 @@ class SessionJournal:
         *,
         first: Recovered | None = None,
         snapshot: int = 0,
-        gone_tools: tuple[str, ...] = (),
+        tool_change: ChangeTools | None = None,
         old_events: OldEvents | None = None,
         scrub: Scrub = keep,
         guard: WorkGuard | None = None,
@@ -331,7 +332,7 @@ class SessionJournal:
         self.confirmed: int = -1
         self.files: FileNotes = FileNotes(self, scrub)
         self.first: Recovered | None = first
-        self.gone_tools: tuple[str, ...] = gone_tools
+        self.tool_change: ChangeTools | None = tool_change
         self.seen_up_to: int = state.data.seq
         self.old_events: OldEvents | None = old_events
         self.recorded_at: float = 0.0

@@ -19,11 +19,11 @@ from agentrail.core.journal.record import sealed
 from agentrail.core.journal.recorder import closed_draft
 from agentrail.core.protocol.effects import ResumeChild, StartAgent
 from agentrail.core.protocol.request import EffectId
-from agentrail.core.protocol.signals import Recovered
+from agentrail.core.protocol.signals import ChangeTools, Recovered
 from agentrail.core.session.agent_records import GENERAL_PURPOSE, agent_wanted
 from agentrail.core.session.state import SEMANTICS, SessionState
 from agentrail.core.stack.plugin_code import part_entry
-from agentrail.core.values.toolbox import FROM_SOURCE, ToolSpec
+from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import (
     AgentrailError,
     HeldBy,
@@ -43,6 +43,7 @@ from agentrail.otp.guarded_calls import call_guarded
 from agentrail.runtime.assembly import Dependencies, assemble, decide_first_effects
 from agentrail.runtime.child_calls import first_provider
 from agentrail.runtime.journal_events import MAX_OLD_EVENTS, old_events
+from agentrail.runtime.live_settings import decide_restored_tools
 from agentrail.runtime.model_lookup import is_object
 from agentrail.runtime.persistence import ENGINE, Keeping, OnDrift
 from agentrail.runtime.plugin_watch import PluginWatch
@@ -61,7 +62,7 @@ from agentrail.runtime.session_loader import (
 )
 from agentrail.runtime.session_options import SessionOptions, make_options
 from agentrail.runtime.session_sandbox import Workspace
-from agentrail.runtime.tool_origins import GoneTool, gone_tool, tool_at
+from agentrail.runtime.tool_origins import gone_tool, tool_at
 from agentrail.runtime.trace_reader import trace_of_child
 from agentrail.runtime.tree_secrets import has_handle
 
@@ -289,16 +290,6 @@ class SessionResumption:
                 parent_trace = trace_of_child(found[config.path[-2]].state.data, config.session_id)
                 own = msgspec.structs.replace(own, parent_trace=parent_trace)
             all_ports[config.session_id] = own
-            gone = gone_tools(revived.state, own)
-            lost = [
-                name
-                for name in gone
-                if (spec := revived.state.data.tools.get(name)) and not spec.origin.startswith(FROM_SOURCE)
-            ]
-            if lost:
-                LOGGER.warning(
-                    "session %s: its tools no longer exist: %s", config.session_id, ", ".join(lost)
-                )
             parts = (asked_by(revived.state, self._ask()), own, revived.events)
             cell = self._make_root(*parts) if is_root else SessionCell(*parts)
             if is_root:
@@ -310,7 +301,9 @@ class SessionResumption:
                 attempt=1 if self._wanted.is_asked else revived.attempt,
                 semantics=SEMANTICS,
             )
-            self._keeping.keep(cell, revived.tail, first=first, snapshot=revived.snapshot, gone_tools=gone)
+            change = decide_restored_tools(cell)
+            self._keeping.keep(cell, revived.tail, first=first, snapshot=revived.snapshot, tool_change=change)
+            _warn_of_lost_tools(revived.state, change)
             if revived.set_aside:
                 plugins = ", ".join(f"{name!r} ({count})" for name, count in revived.set_aside)
                 said = "session %s: executed calls follow its journal; overridden verdicts: %s"
@@ -329,6 +322,14 @@ class SessionResumption:
         draft = closed_draft(NOT_AWAITED, at_ms=now_ms(), events=revived.state.data.seq)
         records, _ = sealed((draft,), revived.tail, scope=config.scope, session=config.session_id)
         self._keeping.close_journal(records)
+
+
+def _warn_of_lost_tools(state: SessionState, change: ChangeTools | None) -> None:
+    gone = () if change is None else change.detach
+    lost = [name for name in gone if (spec := state.data.tools.get(name)) and not spec.shown_text]
+    if lost:
+        session = state.data.config.session_id
+        LOGGER.warning("session %s: its tools no longer exist: %s", session, ", ".join(lost))
 
 
 def _note_drift(cell: SessionCell, drift: Drift, begun: tuple[EffectId, ...]) -> None:
@@ -416,17 +417,6 @@ def imported_tools(sessions: Iterable[Revived], ports: Ports) -> ImportedTools:
     }
     found = {key: tool_at(spec) for key, spec in wanted.items()}
     return {key: tool for key, tool in found.items() if tool is not None}
-
-
-def gone_tools(state: SessionState, ports: Ports) -> tuple[str, ...]:
-    tools = state.data.tools
-    return tuple(
-        [
-            name
-            for name in tools.names
-            if isinstance(ports.tools.get((name, tools.generation_of(name))), GoneTool)
-        ]
-    )
 
 
 def _tools_in(state: SessionState) -> Iterator[tuple[ToolSpec, int]]:

@@ -13,6 +13,7 @@ from agentrail.errors import OptionError, Unrevivable
 from agentrail.events import AgentEnd, ApprovalRequired, SessionRecovered, ToolDetached, ToolsUpdated
 from agentrail.messages import JsonObject
 from agentrail.plugins.human_approval import HumanApproval
+from agentrail.runtime.agent import Agent
 from agentrail.runtime.tool_origins import tool_origin
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls, says
@@ -309,3 +310,30 @@ async def test_a_tool_that_raises_when_it_is_imported_or_has_another_name_is_gon
         await session.ask("Hi")
         assert not session._cell.state.data.tools.names  # noqa: SLF001 - what the model is shown
     assert ChangeTools.__struct_config__.tag in kinds_in(inner)
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+async def test_a_tool_that_was_changed_is_shown_to_the_model_as_it_is(snapshot):
+    """The model was shown the old schema, and its calls fitted either that or the code, so that none ran. An equal tool changes nothing."""
+    inner, agents = fresh(), [Agent(name="scout", description="Looks.")]
+    async with open_again(inner) if snapshot else Process(inner) as supervisor:
+        old = RecordingTool(name="pay", parameters=amounts("amount"))
+        session = await supervisor.start_session(
+            model=saying("a"), tools=[old, TaskTool()], agents=agents, session_id="s-1"
+        )
+        await session.ask("Hi")
+    for _ in range(2):
+        pay = RecordingTool(name="pay", parameters=amounts("currency"), effect_class="pure")
+        model = ScriptedModel([calls(("pay", {"currency": "EUR"})), says("done")])
+        async with open_again(inner) as supervisor:
+            session = await supervisor.resume_session(
+                "s-1", model=model, tools=[pay, TaskTool()], agents=agents
+            )
+            async with session.subscribe(after=0) as events:
+                updated = await until(events, SessionRecovered)
+            assert kinds(updated).count("ToolsUpdated") == 1
+            assert await session.ask("Hi") == "done"
+            assert session._cell.state.data.tools.get("pay").effect_class == "pure"  # noqa: SLF001 - what decides
+        assert model.requests[0].tools.get("pay").parameters == amounts("currency")
+        assert pay.calls == [{"currency": "EUR"}]
+        assert kinds_in(inner).count(ChangeTools.__struct_config__.tag) == 1
