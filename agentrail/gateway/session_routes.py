@@ -312,14 +312,6 @@ def _result(_: RouteCall, result: Any) -> object:
     return result
 
 
-def _approval_decided(call: RouteCall, _: Any) -> ApprovalDecided:
-    return ApprovalDecided(approval_id=call.body.approval_id)
-
-
-def _compaction_asked(call: RouteCall, _: Any) -> CompactionAsked:
-    return CompactionAsked(session_id=_session(call))
-
-
 # --- commands with more options than their routes
 
 
@@ -416,10 +408,10 @@ SESSION_ROUTES: Final = (
     CallRoute("POST", f"{_ONE}/fork", _fork, does="forks a session", body=ForkBody, success=201, replies={201: SessionForked}, refusals=f"{BRANCHING} already_exists quota still_needed"),
     CallRoute("POST", f"{_ONE}/rewind", _rewind, does="rewinds a session to an earlier point", body=RewindBody, replies={200: SessionRewound}, refusals=BRANCHING),
     CallRoute("POST", f"{_ONE}/resume", _resume, does="wakes a session, including one whose code has changed", body=ResumeBody, replies={200: SessionResumed}, refusals=f"{ON_SESSION} session_is_child"),
-    CallRoute("POST", f"{_ONE}/compact", passes(operations.COMPACT, asks="root", reply=_compaction_asked, status=202), does="replaces the start of the conversation with a summary", body=CompactBody, success=202, replies={202: CompactionAsked}, refusals=BRANCHING),
+    CallRoute("POST", f"{_ONE}/compact", passes(operations.COMPACT, asks="root", reply=lambda call, _: CompactionAsked(session_id=_session(call)), status=202), does="replaces the start of the conversation with a summary", body=CompactBody, success=202, replies={202: CompactionAsked}, refusals=BRANCHING),
     CallRoute("POST", f"{_ONE}/abort", _abort, does="aborts the running cycle or one call", operation="abort", body=AbortBody, query=("wait",), success=202, replies={202: (AbortReceipt, CallStopped, StopUnwritten), 200: (AbortReceipt, CallStopped)}, refusals=f"{ON_SESSION} unknown_call option_error"),
     CallRoute("POST", f"{_ONE}/approve", _approve, does="approves a pending call", also="decide", body=ApproveBody, replies={200: ApprovalDecided}, refusals=f"{DECIDING} approval_mismatch approval_expired invalid_arguments answer_not_offered"),
-    CallRoute("POST", f"{_ONE}/reject", passes(operations.REJECT, asks="to_decide", reply=_approval_decided), does="rejects a pending call", also="decide", operation="reject", body=RejectBody, replies={200: ApprovalDecided}, refusals=f"{DECIDING} approval_expired answer_not_offered"),
+    CallRoute("POST", f"{_ONE}/reject", passes(operations.REJECT, asks="to_decide", reply=lambda call, _: ApprovalDecided(approval_id=call.body.approval_id)), does="rejects a pending call", also="decide", operation="reject", body=RejectBody, replies={200: ApprovalDecided}, refusals=f"{DECIDING} approval_expired answer_not_offered"),
     CallRoute("POST", f"{_ONE}/respond", _respond, does="answers a question", also="decide", operation="respond", body=RespondBody, replies={200: QuestionAnswered}, refusals=f"{DECIDING} invalid_response answer_not_offered question_declined prompt_error request_refused", asks_plugins=True),
     CallRoute("GET", f"{_ONE}/approvals/{{approval:path}}", _approval, does="shows a pending approval with its call", also="decide", replies={200: ShownApproval}, refusals=f"{ON_SESSION} approval_unknown"),
     CallRoute("GET", f"{_ONE}/rules", passes(operations.RULES, reply=lambda _, found: list_rules(found)), does="lists the rules for calls that are always allowed", replies={200: RuleList}),
