@@ -8,7 +8,7 @@ from agentrail.core.protocol.request import (
 )
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import OptionError
-from agentrail.testing.models import FunctionModel, ScriptedModel, says
+from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 
 REQUEST = ModelRequest(attempt=EffectId("r1"), model="scripted:x", system=None, messages=(), tools=Toolbox())
 
@@ -35,6 +35,14 @@ def test_a_script_says_what_it_takes(turns, words):
     """A slip is answered where it was made, and not by a crash in the first request."""
     with pytest.raises(OptionError, match=words):
         ScriptedModel(turns)
+
+
+def test_calls_are_pairs():
+    """A name and its arguments side by side are refused by name, rather than unpacked."""
+    with pytest.raises(
+        OptionError, match=r"^'ab' is no call: expected .*; \{'path': 'a'\} is no call: expected"
+    ):
+        calls("ab", {"path": "a"})
 
 
 async def test_a_function_that_gives_no_turn_is_told_so():
