@@ -190,7 +190,7 @@ def _to_go_back_to(
 
 def state_to_go_back_to(journal: Journal, number: int, now: SessionState, at_ms: int) -> SessionState:
     """Fold up to a number, and end the work open there. Plugins are called as those of the live session are. This blocks."""
-    then = without_what_was_open(journal.state_behind(number), at_ms)
+    then = without_what_was_open(journal.state_behind(number), at_ms, now.data.semantics)
     return asked_by(then, now.data.stack.ask)
 
 

@@ -1,11 +1,14 @@
 """Where a session goes on in a branch: what was open there has ended, the conversation is whole, and the next prompt works."""
 
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import pytest
+from attrs import evolve
 from hypothesis import given, strategies as st
 
+from agentrail.core.journal.fold import rewound_state
 from agentrail.core.policy.budget import Budget
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.protocol import signals as s
@@ -16,14 +19,17 @@ from agentrail.core.session.fork import (
     forked_state,
     without_what_was_open,
 )
-from agentrail.core.session.machine import step
-from agentrail.core.session.state import Phase, SessionState
+from agentrail.core.session.machine import new_session as make_session, step
+from agentrail.core.session.state import SEMANTICS, Phase, SessionState
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.messages import SessionId, ToolMessage
+from agentrail.plugins import AfterTurn, CallModel, Request
 from agentrail.testing.promises import PROMISES
 from agentrail.testing.promises.observed_step import Seen
 from tests.core.journal.recorded import Told, call
+from tests.core.plugin_rig import Says
 from tests.core.test_agents import SAID, lives
-from tests.core.worlds import TOOLS, agents_session, new_session, prompt, run, small_world
+from tests.core.worlds import TOOLS, agents_session, changed, config, new_session, prompt, run, small_world
 from tests.thinned import sample
 
 STILL = s.StatusQuery(at_ms=9, signal_id=s.SignalId("q"))
@@ -119,8 +125,54 @@ def test_a_fork_begins_with_what_is_spent():
 
 def test_a_branch_does_not_share_the_limit_of_a_cycle():
     """Otherwise a session without a budget would refuse requests without a known price in its forks for ever."""
-    limited = run([prompt(settings=PromptSettings(max_cost_usd=0.5))], new_session())
-    assert limited.data.ledger is not None
-    branch = without_what_was_open(limited, 8)
+    state = run([prompt(settings=PromptSettings(max_cost_usd=0.5))], new_session())
+    assert state.data.ledger is not None
+    branch = without_what_was_open(state, 8)
     assert branch.data.ledger is None
     holds(branch)
+
+
+OWN = Budget(max_cost_usd=5.0, max_total_tokens=900_000, allow_unknown_prices=True)
+
+
+def limited(own: Budget, **changes: Any) -> SessionState:
+    """A session with a budget, in a cycle with a limit of its own, that a plugin asks about when it ends."""
+    wants = lambda event, state, ctx: Request(CallModel(prompt="Fine?", max_output_tokens=3), "judge", state)  # noqa: E731
+    stack, states = load_stack([Says("asks", wants, hooks=(AfterTurn,))])
+    start = make_session(config(budget=own, max_output_tokens=20), TOOLS, stack, states)
+    state = run([prompt(settings=PromptSettings(max_cost_usd=0.5))], start)
+    assert state.data.ledger is not None
+    assert state.data.ledger.budget == evolve(own, max_cost_usd=0.5)
+    return changed(state, **changes)
+
+
+@pytest.mark.parametrize("own", [OWN, evolve(OWN, max_cost_usd=None)])
+def test_a_branch_of_a_session_with_a_budget_has_no_other_limit(own):
+    """And nothing is reserved in it for requests of plugins that never start."""
+    state = limited(own)
+    fork = forked_state(state, config_of_fork(state.data.config, SessionId("f")), 8)
+    for branch in (fork, rewound_state(state, state, 8)):
+        assert branch.data.ledger == msgspec.structs.replace(state.data.ledger, budget=own, open=())
+        holds(branch)
+
+
+def test_a_branch_keeps_a_budget_that_was_raised():
+    """A parent session lends more than at first, and a fork of its child can spend it."""
+    state = limited(OWN)
+    more = Budget(max_cost_usd=7.0, max_total_tokens=1_000, allow_unknown_prices=True)
+    state, _ = step(state, s.BudgetLent(at_ms=7, budget=more))
+    raised = state.data.ledger.budget
+    assert raised.max_cost_usd >= 7.0
+    assert rewound_state(state, state, 8).data.ledger.budget == raised
+
+
+def test_a_rewind_of_an_earlier_version_keeps_the_limit_of_the_last_cycle():
+    """Its journal folds as it was written. The version that counts is that of the session now, which may be newer."""
+    old = limited(OWN, semantics=3)
+    ledger = rewound_state(old, old, 8).data.ledger
+    assert ledger.budget == old.data.ledger.budget
+    assert len(ledger.open) == 1  # of the plugin's request
+    now = changed(old, semantics=SEMANTICS)
+    assert rewound_state(now, old, 8).data.ledger == msgspec.structs.replace(ledger, budget=OWN, open=())
+    fork = forked_state(old, config_of_fork(old.data.config, SessionId("f")), 8)
+    assert (fork.data.semantics, fork.data.ledger.budget) == (SEMANTICS, OWN)

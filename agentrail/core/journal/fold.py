@@ -375,15 +375,10 @@ def rewound_state(now: SessionState, then: SessionState, at_ms: int) -> SessionS
     and a caller that repeats a message gets its receipt.
     """
     data = now.data
-    then = without_what_was_open(then, at_ms)
+    then = without_what_was_open(then, at_ms, data.semantics)
     ledger = then.data.ledger
     if ledger is not None and data.ledger is not None:
-        ledger = msgspec.structs.replace(
-            ledger,
-            spent_tokens=data.ledger.spent_tokens,
-            spent_nano_usd=data.ledger.spent_nano_usd,
-            is_cost_known=data.ledger.is_cost_known,
-        )
+        ledger = msgspec.structs.replace(data.ledger, budget=ledger.budget, open=ledger.open)
     gone_on = msgspec.structs.replace(
         then.data,
         ledger=ledger,

@@ -269,10 +269,18 @@ def raised(ledger: Ledger, more: Budget) -> Ledger:
 def limit_cycle(ledger: Ledger, max_cost_usd: float, own: Budget | None) -> Ledger:
     """Lend a cycle this amount, in addition to everything booked and reserved already, within the session's own budget."""
     lent = raised(ledger, Budget(max_cost_usd=max_cost_usd))
-    if own is None:
-        return lent
-    most = [one for one in (lent.budget.max_cost_usd, own.max_cost_usd) if one is not None]
-    return msgspec.structs.replace(lent, budget=evolve(own, max_cost_usd=min(most)))
+    return lent if own is None else msgspec.structs.replace(lent, budget=_within(own, lent.budget))
+
+
+def without_cycle_limit(ledger: Ledger, own: Budget) -> Ledger:
+    """Remove the limit of the last cycle. A budget that was raised since stays."""
+    is_limited = ledger.budget == _within(own, ledger.budget)
+    return msgspec.structs.replace(ledger, budget=own) if is_limited else ledger
+
+
+def _within(own: Budget, limit: Budget) -> Budget:
+    most = [one for one in (limit.max_cost_usd, own.max_cost_usd) if one is not None]
+    return evolve(own, max_cost_usd=min(most, default=None))
 
 
 def spent_since(now: Spent, before: Spent) -> Spent:

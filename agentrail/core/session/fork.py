@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from agentrail.core.policy.budget import Ledger, spent_of
+from agentrail.core.policy.budget import Ledger, spent_of, without_cycle_limit
 from agentrail.core.session import (
     agent_pool,
     batch,
@@ -26,10 +26,11 @@ NOT_IN_THIS_BRANCH: Final = "[Not in this branch: this call was open where the b
 """The result, for the model, of a call that was open."""
 
 
-def without_what_was_open(state: SessionState, at_ms: int) -> SessionState:
-    """Return the state from which a branch continues: idle, with nothing open.
+def without_what_was_open(state: SessionState, at_ms: int, semantics: int = SEMANTICS) -> SessionState:
+    """Return the state from which a branch continues: idle, with nothing open and no limit of a cycle.
 
     Plugins are asked once if this ends a cycle, as for every aborted cycle. Their requests do not start.
+    `semantics` is the version of the decisions of the branch, not of the given state.
     """
     step = StepContext(state.data, at_ms, suspended=state.suspended)
     step.give_up_all()
@@ -44,14 +45,16 @@ def without_what_was_open(state: SessionState, at_ms: int) -> SessionState:
     for interaction in data.interactions:
         interactions.close_interaction(step, interaction, "aborted", "abort")
     agent_pool.forget_all(step, REASON)
+    own = data.config.budget
     if data.ledger is not None:  # without a budget of the session, it has only the limit of the last cycle
-        has_budget = data.config.budget is not None
-        data.ledger = msgspec.structs.replace(data.ledger, open=()) if has_budget else None
+        data.ledger = None if own is None else msgspec.structs.replace(data.ledger, open=())
     data.loans = data.wishes = ()
     if data.cycle is not None:
         _end_cycle(step)
     settings.apply_updates(step)
     step.give_up_all()  # also the requests that plugins made just now
+    if data.ledger is not None and own is not None and semantics > 3:  # noqa: PLR2004 - a version
+        data.ledger = msgspec.structs.replace(without_cycle_limit(data.ledger, own), open=())
     closed = msgspec.structs.replace(step.close(), seq=state.data.seq)
     return SessionState(Phase.IDLE, closed)
 

@@ -129,16 +129,10 @@ def _question(step: StepContext, wanted: CallModel) -> tuple[int, ModelFacts]:
 
 
 def lend_to_child(step: StepContext, effect_id: EffectId, shares: int) -> Budget | ErrorInfo | None:
-    ledger = step.data.ledger
-    share = None
-    if ledger is not None:
-        decided = lend(ledger, _reservation_of(step.data, effect_id), shares)
-        if isinstance(decided, BudgetRefusal):
-            return decided.error
-        ledger, share = decided
-    step.data.ledger = ledger
-    step.data.loans = (*step.data.loans, effect_id)
-    return share
+    lent = lend_to_agent(step, effect_id, shares, None)
+    if not isinstance(lent, ErrorInfo):
+        step.data.loans = (*step.data.loans, effect_id)
+    return lent
 
 
 def lend_to_agent(
@@ -175,16 +169,10 @@ def settle_loan(step: StepContext, effect_id: EffectId, spent: Spent | None) -> 
 
     A call without a child has nothing to settle, except usage that its outcome reports.
     """
-    if effect_id not in step.data.loans:
-        if spent is not None:
-            _count(step, spent.usage)
-        return
-    step.data.loans = tuple(loan for loan in step.data.loans if loan != effect_id)
-    if spent is not None:
-        _count(step, spent.usage)
-    ledger = step.data.ledger
-    if ledger is not None:
-        step.data.ledger = take_back(ledger, _reservation_of(step.data, effect_id), spent)
+    is_lent = effect_id in step.data.loans
+    if is_lent:
+        step.data.loans = tuple(loan for loan in step.data.loans if loan != effect_id)
+    settle_agent(step, effect_id if is_lent else None, spent)
 
 
 def spend_on_failure(step: StepContext, phase: Phase, usage: TokenUsage | None) -> None:

@@ -444,7 +444,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 NO_SECTIONS: Final[Mapping[str, str]] = MappingProxyType({})
 
-SEMANTICS: Final = 3
+SEMANTICS: Final = 4
 """Version of the decisions of a step. A journal of an older version replays with its own, up to the next `Recovered` signal.
 
 0: "always" meant a program. An approval was final. `Permissions` and `HumanApproval` had deadlines of their own. A
@@ -459,6 +459,9 @@ request that was cut off.
 chunk yet.
 
 3: "always" covers only the tool that was shown. Before, a tool that is from no source was its name.
+
+4: A rewind returns to the session's own budget. Before, the cost limit of the last cycle stayed, and a reservation for
+each request of a plugin that never started.
 """
 
 

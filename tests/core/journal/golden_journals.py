@@ -15,6 +15,8 @@ from agentrail.core.journal import record as rec
 from agentrail.core.journal.erasure import USER_FORGOTTEN, closing_record, erased_record
 from agentrail.core.journal.fold import Sources, fold_journal
 from agentrail.core.journal.jsonl import encode_journal
+from agentrail.core.policy.budget import Budget
+from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.session.machine import new_session
@@ -24,7 +26,7 @@ from agentrail.core.stack.plugin import Plugin
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.testing.plugins import PuppetPlugin, PuppetRule
 from tests.core.journal.recorded import Life, Told, behind, call, changed_body, plain_life
-from tests.core.worlds import TOOLS, config
+from tests.core.worlds import TOOLS, config, prompt
 
 FOLDER: Final = Path(__file__).parent / "golden"
 
@@ -127,6 +129,18 @@ _SHELL: Final = ToolSpec(
 )
 
 
+def rewound() -> list[rec.Record]:
+    """A session with a budget goes back after a cycle with a limit of its own, and is prompted without one."""
+    chosen = config(budget=Budget(max_total_tokens=9_000), max_output_tokens=20)
+    life = Life.begun(new_session(chosen, TOOLS))
+    life.live(prompt("p1", "Hello.", at_ms=1, settings=PromptSettings(max_cost_usd=0.5)))
+    back = rec.encode_body(rec.RewoundBody(number=len(life.records)))
+    draft = rec.Draft(at_ms=2, kind="rewound", body=back, events=life.state.data.seq)
+    resumed = Life.again(behind(life.records, draft), SOURCES)
+    resumed.live(prompt("p2", "Once more.", at_ms=3))
+    return resumed.records
+
+
 def erased() -> list[rec.Record]:
     """A journal of which a person had one record removed."""
     records = list(plain_life().life.records)
@@ -146,6 +160,7 @@ JOURNALS: Final[Mapping[str, Callable[[], Sequence[rec.Record]]]] = {
     "guarded": lambda: guarded().life.records,
     "approved": lambda: approved().life.records,
     "taken_over": taken_over,
+    "rewound": rewound,
     "erased": erased,
     "forgotten": forgotten,
 }
