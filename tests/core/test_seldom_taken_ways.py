@@ -24,7 +24,7 @@ from agentrail.core.protocol.signals import (
 from agentrail.core.session import batch, cycle, machine, plugin_hooks, recovery
 from agentrail.core.session.effect_owners import OfPluginRequest, OfSummary, OfSurvivor
 from agentrail.core.session.open_calls import CallState
-from agentrail.core.session.state import BreakOff, Compaction, Cycle, DoubtfulCalls, Phase
+from agentrail.core.session.state import SEMANTICS, BreakOff, Compaction, Cycle, DoubtfulCalls, Phase
 from agentrail.core.session.step_context import StepContext
 from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.stack.plugin_code import find_code
@@ -32,8 +32,20 @@ from agentrail.core.values.toolbox import ToolSpec, read_call
 from agentrail.errors import ErrorInfo, PluginError
 from agentrail.events import CompactEnd
 from agentrail.messages import CallId, PromptRef, Text, TokenUsage
+from agentrail.testing.promises.effect_promises import a_recovery_decides_all_that_is_open
 from tests.core.plugin_rig import Says, not_again
-from tests.core.worlds import AGENT_TOOLS, TOOLS, agents_session, completed, config, new_session, prompt, run
+from tests.core.worlds import (
+    AGENT_TOOLS,
+    TOOLS,
+    agents_session,
+    changed,
+    completed,
+    config,
+    new_session,
+    prompt,
+    run,
+    walk,
+)
 
 PROMPT = prompt("p")
 DIARY = Says("Diary", hooks=())
@@ -263,3 +275,15 @@ def test_a_pause_that_a_plugin_decides_is_kept():
     stack, states = load_stack([Says("Judge", hooks=(OnToolError,))])
     asked, left = recovered_from((*CALLED, CRASHED), machine.new_session(config(), TOOLS, stack, states))
     assert left == asked + DAY_MS
+
+
+def test_a_session_that_is_left_alone_keeps_the_version_of_its_decisions():
+    """Only its number of events changes. The recovery that continues it brings the newer version."""
+    old = changed(run([PROMPT]), semantics=0)
+    told = Recovered(at_ms=9, cause="gone", open=tuple(old.data.open), attempt=3, semantics=SEMANTICS)
+    for attempt in (3, 2**31):
+        (parked,) = walk([msgspec.structs.replace(told, attempt=attempt)], old)
+        a_recovery_decides_all_that_is_open(parked)
+        assert parked.after.data.semantics == 0
+    (resumed,) = walk([msgspec.structs.replace(told, attempt=1)], parked.after)
+    assert resumed.after.data.semantics == SEMANTICS

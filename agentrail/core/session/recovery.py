@@ -52,11 +52,11 @@ def is_left_alone(data: Known, signal: Recovered) -> bool:
 
 def recovered(step: StepContext, phase: Phase, signal: Recovered) -> Next:
     data = step.data
-    data.semantics = max(data.semantics, signal.semantics)
     if is_left_alone(data, signal):
         reason = f"{signal.attempt} recoveries in a row, the last one after {signal.cause!r}, and no new record in between"
         step.publish(SessionParked(reason=reason))
         return phase
+    data.semantics = max(data.semantics, signal.semantics)
     begun = frozenset(signal.open)
     requests = tuple(effect_owners.owned_by(data.open, effect_owners.OfPluginRequest))
     step.publish(SessionRecovered(decisions=tuple(decisions_of(data, begun, step.at_ms))))
