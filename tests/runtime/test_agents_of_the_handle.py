@@ -9,6 +9,7 @@ from agentrail import blocking
 from agentrail.core.policy.budget import Budget
 from agentrail.errors import OptionError, SessionDown, StoreUnavailable
 from agentrail.messages import Text, TokenUsage
+from agentrail.runtime import background_agents
 from agentrail.runtime.agent import Agent
 from agentrail.runtime.crashes import TaskCrashed
 from agentrail.stores.memory import MemoryStore
@@ -175,6 +176,25 @@ async def test_a_message_right_after_a_restart_reaches_an_agent():
         await tell(session)
     async with open_over(store) as supervisor:
         await tell(await supervisor.resume_session("boss", model=FunctionModel(answered), agents=[SCOUT]))
+
+
+async def test_a_command_whose_text_is_null_is_read_again(monkeypatch):
+    """Versions that did not check the reason recorded it; the session could not be resumed without a snapshot."""
+    monkeypatch.setattr(MemoryStore, "put_snapshot", lambda *_args, **_options: None)
+    store = MemoryStore(lease_ms=0)
+    async with open_over(store) as supervisor:
+        session = await start(supervisor, session_id="boss")
+        name = await session.agents.spawn("scout", "One.")
+        await session.agents.wait()
+        with monkeypatch.context() as patched:
+            patched.setattr(background_agents, "refuse", lambda *_: None)
+            closed = await session.agents.close(name, None)
+        (told,) = [
+            one for one in store.read("", "boss") if one.kind == "agent_command" and b"null" in one.body
+        ]
+    async with open_over(store) as supervisor:
+        again = await supervisor.resume_session("boss", model=FunctionModel(answered), agents=[SCOUT])
+        assert await again.agents.list() == (closed,)
 
 
 class Dying:

@@ -86,14 +86,14 @@ class AgentCommand(Asked, frozen=True, kw_only=True, omit_defaults=True):
         action: One of the three.
         name: Name of the agent in the background. For `spawn`, its new name, or empty to generate one.
         agent: The kind of agent to start.
-        text: Its task, the message, or the reason for closing it.
+        text: Its task, the message, or the reason for closing it. None in records of versions that did not check it.
         now: Whether it is closed at once, and not after its cycle.
     """
 
     action: Literal["spawn", "send", "close"]
     name: str = ""
     agent: str = ""
-    text: str = ""
+    text: str | None = ""
     now: bool = False
 
 

@@ -62,16 +62,15 @@ def take_call(step: StepContext, state: CallState) -> CallState:
 
 def obey(step: StepContext, signal: AgentCommand) -> None:
     """Carry out a command of the program, same as a call of the model, and reply with the name of the agent."""
+    text = signal.text or ""
     match signal.action:
         case "spawn":
             call_id = CallId(f"agents/{signal.signal_id}")
-            answer = _started_agent(
-                step, agent=signal.agent, task=signal.text, wanted=signal.name, call_id=call_id
-            )
+            answer = _started_agent(step, agent=signal.agent, task=text, wanted=signal.name, call_id=call_id)
         case "send":
-            answer = _sent(step, signal.name, signal.text)
+            answer = _sent(step, signal.name, text)
         case "close":
-            answer = _closed(step, signal.name, signal.text, is_now=signal.now)
+            answer = _closed(step, signal.name, text, is_now=signal.now)
         case _:
             assert_never(signal.action)
     if answer.fault is not None:
