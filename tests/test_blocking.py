@@ -376,24 +376,34 @@ FORKING = """
 import os
 import signal
 import sys
+import trio
 from agentrail import blocking, errors
+from agentrail.testing.models import FunctionModel
 supervisor = blocking.Supervisor().open()
 session = supervisor.start_session(model="demo:fast")
 events = session.subscribe().__enter__()
+silent = FunctionModel(lambda request: trio.sleep_forever())
+asked = supervisor.start_session(model=silent).futures.ask("Hi")
+settled = []
+asked.add_done_callback(settled.append)
 child = os.fork()
 if child:
     assert os.waitpid(child, 0)[1] == 0
     assert session.ask("Hi")
+    assert not asked.done()
     supervisor.close()
+    assert settled == [asked]
 else:
     signal.alarm(20)
-    for call in (session.status, lambda: session.futures.ask("Hi").result(5), lambda: next(events)):
+    answers = (lambda: session.futures.ask("Hi").result(5), lambda: asked.result(5), lambda: next(events))
+    for call in (session.status, *answers):
         try:
             call()
         except errors.SupervisorClosed as error:
             assert "forked from" in str(error)
         else:
             sys.exit("it was answered")
+    assert settled == []
     with blocking.Supervisor() as another:
         assert another.start_session(model="demo:fast").ask("Hi")
     if "close" in sys.argv:

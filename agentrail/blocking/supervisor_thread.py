@@ -150,6 +150,10 @@ class SupervisorThread:
         self._lock, self._over = threading.Lock(), threading.Event()
         self._way_in, self.is_forked = None, True
         self._over.set()
+        left, self._calls = self._calls, {}
+        for call in left:
+            InterruptibleFuture.__init__(call.future)  # without callbacks, which belong to the first process
+            call.fail(self.closed())
 
     def _wait_over(self, interrupt: BaseException | None = None) -> None:
         if self._thread is None:
