@@ -4,6 +4,7 @@ import sys
 import threading
 from contextlib import suppress
 from importlib import import_module, invalidate_caches
+from itertools import count
 
 import msgspec
 import pytest
@@ -337,14 +338,18 @@ class Reconciled(RecordingTool):
 
 @pytest.mark.journal(12)
 @pytest.mark.at(148)
-async def test_three_kills_in_one_recovery_leave_the_session_as_it_is(caplog):
-    """It is parked, with the reason, by the third that nobody asked for; asked for by name it comes back."""
+@pytest.mark.parametrize("is_changed", [False, True])
+async def test_three_kills_in_one_recovery_leave_the_session_as_it_is(is_changed, caplog):
+    """It is parked, with the reason, by the third that nobody asked for; asked for by name it comes back. A tool that differs each time is no progress."""
     inner, hang = fresh(), HangingTool(effect_class="pure")
     async with Process(inner) as supervisor:
         session = await start_hanging(supervisor, hang, session_id="s-1")
 
+    texts = count()
+
     def give(_opening):
-        return {"model": saying("done"), "tools": [HangingTool(effect_class="pure")]}
+        more = {"description": f"Hangs {next(texts)} times."} if is_changed else {}
+        return {"model": saying("done"), "tools": [HangingTool(effect_class="pure", **more)]}
 
     for _ in range(2):
         process = Process(inner)

@@ -39,7 +39,7 @@ from agentrail.core.protocol.actions import Continue
 from agentrail.core.protocol.effects import Effect
 from agentrail.core.protocol.hooks import HookEvent
 from agentrail.core.protocol.request import EffectId
-from agentrail.core.protocol.signals import Recovered, Signal
+from agentrail.core.protocol.signals import ChangeTools, Recovered, Signal
 from agentrail.core.session.fork import without_what_was_open
 from agentrail.core.session.machine import step
 from agentrail.core.session.recorded_calls import GUESSES, BeganCall, RecordedCalls, began_in
@@ -396,7 +396,9 @@ def asked_by(state: SessionState, ask: Ask) -> SessionState:
 
 # --- one record
 
-RECOVERY_KINDS: Final = frozenset({TAKEN, DRIFTED, CHANGED, SIGNAL_KINDS[Recovered]})
+RECOVERY_KINDS: Final = frozenset(
+    {TAKEN, DRIFTED, CHANGED, *(SIGNAL_KINDS[one] for one in (ChangeTools, Recovered))}
+)
 """Kinds of records that a recovery writes itself. If only these follow, nothing has happened since."""
 
 _MANY_NAMED: Final = 1_000
