@@ -325,7 +325,7 @@ async def collect_answer(session: CycleSource) -> str:
         events: Sequence[Event] = [await find_event(session, decide_wait(AgentStart))]
     else:
         events = await _read_back(session, snapshot.last_seq)
-    messages = snapshot.last_messages
+    messages = snapshot.last_messages if len(events) < snapshot.last_seq else ()  # all of them: no cycle yet
     start = next((event for event in reversed(events) if isinstance(event, AgentStart)), None)
     if start is not None and start.request_id is not None:
         return await answer_to_request(session, start.request_id)

@@ -9,6 +9,7 @@ import trio
 from agentrail import events, tool
 from agentrail.abc import Ok
 from agentrail.errors import AgentrailError, Unrevivable
+from agentrail.messages import AssistantMessage, Text, UserMessage
 from agentrail.plugins import (
     Abort,
     Action,
@@ -156,6 +157,22 @@ async def test_a_fork_without_a_cycle_has_the_answer_that_it_was_forked_after(au
         return [*answers, await fork.collect_reply(), await fork.ask("two"), await fork.collect_reply()]
 
     assert await same_outcomes(scenario, MemoryStore) == ["", "One.", "One.", "One."]
+
+
+@pytest.mark.parametrize("new_store", [MemoryStore, lambda: None], ids=["stored", "not stored"])
+async def test_an_imported_answer_is_of_no_cycle(new_store, autojump_clock):
+    """A session that was started with a conversation has had no cycle, also after an abort of nothing."""
+    said = AssistantMessage(content=(Text(text="Imported."),), model="m", stop_reason="end")
+    history = (UserMessage(content=(Text(text="zero"),)), said)
+
+    async def scenario(session):
+        answers = [await session.collect_reply()]
+        await session.abort()
+        answers.append(await session.collect_reply())
+        await session.ask("one")
+        return [*answers, await session.collect_reply()]
+
+    assert await same_outcomes(scenario, new_store, given={"messages": history}) == ["", "", "One."]
 
 
 async def test_a_wait_that_takes_too_long_names_the_event(autojump_clock):
