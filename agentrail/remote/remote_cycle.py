@@ -256,20 +256,23 @@ class RemoteMonitor:
         Cancellation: The end is not lost. Call it again.
         """
         incarnation, reason = 1, "ended"
-        try:
-            async with self._session.subscribe(kinds=[SessionRestarted, SessionEnd], deltas=False) as events:
-                if events.snapshot is not None:
-                    incarnation = events.snapshot.status.restarts + 1
-                async for event in events:
-                    if isinstance(event, SessionRestarted):
-                        incarnation = event.incarnation
-                    elif isinstance(event, SessionEnd):
-                        reason = event.reason
-                        break
-                else:
-                    await self._session.status()  # raises: its end was among the events that were lost
-        except SessionDown as down:
-            reason = down.reason
+        heard = partial(self._session.subscribe, kinds=[SessionRestarted, SessionEnd], deltas=False)
+        for after in (None, 0):  # one that had ended before is read from its first event on
+            try:
+                async with heard(after=after) as events:
+                    async for event in events:
+                        if events.snapshot is not None:
+                            incarnation = max(incarnation, events.snapshot.status.restarts + 1)
+                        if isinstance(event, SessionRestarted):
+                            incarnation = event.incarnation
+                        elif isinstance(event, SessionEnd):
+                            reason = event.reason
+                            break
+                    else:
+                        await self._session.status()  # raises: its end was among the events that were lost
+                break
+            except SessionDown as down:
+                reason = down.reason
         return SessionGone(session_id=self._session.session_id, reason=reason, incarnation=incarnation)
 
 

@@ -532,13 +532,8 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         refuse_arguments("fork", files=files, **options)
         # The id is chosen here, so that a command repeated after a lost connection creates only one fork.
         wanted = session_id or f"s-{outside.ids(16)}"
-        answered = await self._links.first.ask(
-            "fork", self._session_id, {"at": at, "turn": turn, "fork_id": wanted}
-        )
-        if answered.error is not None and not (
-            isinstance(answered.error, AlreadyExists | AlreadyStarted) and answered.was_repeated
-        ):
-            raise answered.error
+        told = {"at": at, "turn": turn, "fork_id": wanted}
+        await self._have_done("fork", told, lambda error: isinstance(error, AlreadyExists | AlreadyStarted))
         return type(self)(self._links, wanted)
 
     async def _send(self, name: str, told: Mapping[str, Any]) -> bytes:

@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 import trio
+from attrs import evolve
 
 from agentrail import events, tool
 from agentrail.abc import Ok
@@ -26,6 +27,7 @@ from agentrail.runtime import session_resume
 from agentrail.runtime.session_monitor import SessionGone
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing import supervisors
+from agentrail.testing.cancelling import crash
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from tests.remote.over_a_network import every_supervisor_remote
 from tests.remote.test_cut_connections import cut_supervisor
@@ -285,6 +287,21 @@ async def test_a_monitor_has_the_reason_of_an_end_that_it_missed(autojump_clock)
             await trio.sleep(0.001)
             await own.stop("enough")
     assert gone == [SessionGone(session_id="s-1", reason="enough", incarnation=1)]
+
+
+@pytest.mark.parametrize("kept", [1_024, 0])
+async def test_a_monitor_of_an_ended_session_has_its_last_incarnation(kept, autojump_clock):
+    """As the local one has it: from its events, or from the snapshot if they are no longer kept."""
+    async with cut_supervisor([]) as (remote, supervisor):
+        session = await remote.start_session(model=one_answer(), session_id="s-1", event_buffer_size=kept)
+        own = supervisor.session("s-1", scope="acme")
+        await session.ask("one")
+        crash(own)
+        await session.ask("two")
+        await session.stop("enough")
+        found = await session.monitor().wait()
+        assert found == evolve(await own.monitor().wait(), scope="")
+    assert (found.reason, found.incarnation) == ("enough", 2)
 
 
 @pytest.mark.parametrize("how", ["rested", "without its code"])
