@@ -18,6 +18,7 @@ from agentrail.errors import (
     AlreadyStarted,
     CodecError,
     IdInvalid,
+    ModelNotFound,
     NotRemote,
     RemoteRefused,
     SessionUnknown,
@@ -80,7 +81,7 @@ from agentrail.wire.form_fields import (
     decode_past_state,
     decode_receipt,
 )
-from agentrail.wire.operations import STOP, Operation, already_decided, fault_of_place
+from agentrail.wire.operations import STOP, SWITCH_MODEL, Operation, already_decided, fault_of_place
 from agentrail.wire.rows import SessionSummary
 from agentrail.wire.server_frames import MAX_CURSOR
 
@@ -179,6 +180,7 @@ _UNKNOWN: Final[Mapping[tuple[str, str], type[AgentrailError]]] = {
     **dict.fromkeys((("respond", "ref"), ("decline", "ref"), ("answer", "ref")), UnknownApproval),
     **dict.fromkeys((("revoke_rule", "rule_id"), ("unbreak", "tool")), UnknownRule),
     ("abort_tool", "call_id"): UnknownCall,
+    ("switch_model", "model"): ModelNotFound,
 }
 """Error for an unknown id, by the command and its field."""
 
@@ -415,7 +417,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
             message = "switch_model over a network takes a model string: a provider object cannot be sent"
             raise NotRemote(message)
         opts = None if provider_opts is None else dict(provider_opts)
-        await self._send("switch_model", {"model": model, "provider_opts": opts})
+        await self._have_done("switch_model", {"model": model, "provider_opts": opts}, SWITCH_MODEL.was_ours)
 
     async def _do_rewind(self, *, dry: bool, **given: Any) -> Rewound:
         # Omitted unless requested, so that an older server accepts the command.

@@ -9,7 +9,7 @@ from attrs import evolve
 
 from agentrail import events, tool
 from agentrail.abc import Ok
-from agentrail.errors import AgentrailError, Unrevivable
+from agentrail.errors import AgentrailError, ModelNotFound, Unrevivable
 from agentrail.messages import AssistantMessage, Text, UserMessage
 from agentrail.plugins import (
     Abort,
@@ -352,6 +352,17 @@ async def test_an_id_that_nothing_can_have_is_unknown(wrong, autojump_clock):
 
     outcomes = await same_outcomes(scenario)
     assert set(outcomes.values()) == {"UnknownApproval", "UnknownCall", "UnknownRule"}
+
+
+@pytest.mark.parametrize("wrong", ["", " ", "x" * 129], ids=["empty", "blank", "long"])
+async def test_a_model_that_cannot_exist_is_not_found(wrong, autojump_clock):
+    """A server refuses such a text before it looks for the model. The error is that of an unknown one."""
+
+    async def scenario(session):
+        kind, _, _ = await told(partial(session.switch_model, wrong))
+        return kind
+
+    assert await same_outcomes(scenario) is ModelNotFound
 
 
 class Judge(Plugin[int]):
