@@ -89,8 +89,8 @@ class RemoteLink:
         if len(frame) > self._max_frame_bytes:
             message = f"the command has {len(frame)} bytes, the server accepts {self._max_frame_bytes}: send less at a time"
             raise RemoteRefused(message, code="too_large", more={})
-        owed = _Owed(frame=frame)
-        self._owe(frame_id, owed)
+        owed = self._owed[frame_id] = _Owed(frame=frame)
+        self._send(frame_id)
         try:
             await owed.done.wait()
         finally:
@@ -169,10 +169,6 @@ class RemoteLink:
         self._last_id += 1
         return self._last_id
 
-    def _owe(self, frame_id: int, owed: _Owed) -> None:
-        self._owed[frame_id] = owed
-        self._send(frame_id)
-
     def _send(self, frame_id: int) -> None:
         if self._connected_at is not None:  # otherwise everything is sent on the next connection
             self._outbox.append(frame_id)
@@ -195,7 +191,8 @@ class RemoteLink:
             return
         frame_id = self._next_id()
         frame = command_frame("unsubscribe", frame_id, reading.session_id, {})
-        self._owe(frame_id, _Owed(frame=frame, repeats=False, on_done=stopped))
+        self._owed[frame_id] = _Owed(frame=frame, repeats=False, on_done=stopped)
+        self._send(frame_id)
 
     def _frame_of(self, frame_id: int) -> bytes | None:
         owed = self._owed.get(frame_id)

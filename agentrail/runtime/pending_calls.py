@@ -110,15 +110,16 @@ class PendingCalls:
         call = self.open(signal, send)
         try:
             await call.answered.wait()
+            if call.error is not None:
+                raise call.error
+            return call.value
         except trio.Cancelled:
             if unread is not None and call.answered.is_set() and call.error is None:
                 unread(call.value)
             raise
         finally:
             self.drop(signal.signal_id)
-        if call.error is not None:
-            raise call.error
-        return call.value
+            del call  # the traceback of its error refers to this frame: a cycle, freed by the collector only
 
     async def ask_through(
         self,

@@ -279,6 +279,23 @@ async def test_a_reader_who_leaves_is_freed_without_the_collector():
             gc.enable()
 
 
+async def test_a_call_that_is_refused_is_freed_without_the_collector():
+    """No collector freed one whose session refused it: its error referred to what never counts as garbage."""
+    async with serving(answering("One.")) as web:
+        await web.chat(session_id="left")
+        gc.collect()
+        gc.disable()
+        try:
+            for name in ("approve", "reject"):
+                refused = await web.post(f"/sessions/left/{name}", {"approval_id": "a"})
+                error_of(refused, 404, "approval_unknown")
+            await trio.sleep(0.2)
+            called = [one.head.path for one in gc.get_objects() if isinstance(one, RouteCall)]
+            assert not [path for path in called if path.startswith("/sessions/left/")]
+        finally:
+            gc.enable()
+
+
 SECRET = "whsec_" + base64.b64encode(b"twenty-four bytes or more").decode()
 
 

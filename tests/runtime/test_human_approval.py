@@ -1,5 +1,6 @@
 """`HumanApproval` in sessions that run: a person decides, or something stands in for one."""
 
+import gc
 import math
 from contextlib import asynccontextmanager
 
@@ -9,9 +10,11 @@ import trio
 
 import agentrail
 import agentrail.plugins as p
-from agentrail.errors import UnknownRule
+from agentrail.core.session.step_context import StepContext
+from agentrail.errors import AgentrailError, UnknownRule
 from agentrail.events import ApprovalRequired, ApprovalResolved, SubagentEvent
 from agentrail.plugins import HumanApproval
+from agentrail.runtime.pending_calls import PendingCall
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools.task import TaskTool
@@ -172,3 +175,29 @@ async def test_a_limit_before_all_time_has_passed(tmp_path):
         with trio.fail_after(60):
             assert await session.ask("go") == "done"
     assert tool.calls == []
+
+
+async def test_what_a_refused_decision_leaves_is_freed_without_the_collector(supervisor):
+    """Its error once referred to the step that refused it, through values that the collector never looks at."""
+    async with asking(supervisor, calls(LS), says("done")) as (session, _, events, _):
+        approval = (await anext(events)).approval
+        gc.collect()
+        gc.disable()
+        try:
+            for decide in (
+                lambda: session.approve("unknown"),
+                lambda: session.approve(approval.id, arguments={"command": 1}),
+                lambda: session.respond(approval.id, {"command": "ls"}),
+                lambda: session.abort_tool("unknown"),
+                lambda: session.revoke_rule("unknown"),
+            ):
+                try:
+                    await decide()
+                except AgentrailError:  # `pytest.raises` would keep it, with its traceback
+                    continue
+                pytest.fail("it was not refused")
+            left = [one for one in gc.get_objects() if isinstance(one, StepContext | PendingCall)]
+            assert [one for one in left if getattr(one, "error", True)] == []  # the cycle's own call has none
+        finally:
+            gc.enable()
+        await session.approve(approval.id)

@@ -180,7 +180,8 @@ class StepContext:
 
     def refuse(self, to: SignalId | None, error: AgentrailError) -> None:
         if to is not None:
-            self.effects.append(Refuse(to, error))
+            # Its frames hold this step, and the collector does not look into effects: nothing would free them.
+            self.effects.append(Refuse(to, error.with_traceback(None)))
 
     def mint(self, prefix: str) -> EffectId:
         """Return the next effect id. Counted, not drawn, so that a replay makes the same."""
