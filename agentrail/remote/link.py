@@ -322,7 +322,7 @@ class Links:
     async def link_for(self, session_id: str) -> RemoteLink:
         while True:
             links = [self.first, *(link for link, _ in self._more)]
-            free = next((link for link in links if not link.has_reader(session_id)), None)
+            free = next((link for link in links if link.fault or not link.has_reader(session_id)), None)
             if free is not None:
                 return free
             ends = [end for link in links if (end := link.end_of_reader(session_id)) is not None]

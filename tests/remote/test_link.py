@@ -163,7 +163,7 @@ async def test_behind_its_block_a_handle_says_so():
     """Nothing waits for ever: a call that comes later raises, and one that waits is cancelled with the block."""
     server = FakeServer()
     async with remote(server) as session:
-        pass
+        await session.subscribe().__aenter__()  # and is not left: a second one would need another connection
     with pytest.raises(YourMove, match="has ended"):
         await session.status()
     with pytest.raises(YourMove, match="has ended"):
