@@ -161,7 +161,7 @@ class RemoteLink:
 
     def _check(self) -> None:
         if self.fault is not None:
-            raise self.fault
+            raise self.fault.with_traceback(None)  # that of an earlier call would grow
 
     # --- outgoing frames
 

@@ -52,7 +52,7 @@ class WatchedRows(Generic[R]):
         while self.version == version and self.fault is None:
             await self._changed.wait()
         if self.fault is not None:
-            raise self.fault
+            raise self.fault.with_traceback(None)
 
     async def run(self) -> None:
         await keep_connected(self._dial, self._serve, lambda: self._welcomed_at, self._take_end)

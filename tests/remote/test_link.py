@@ -1,6 +1,7 @@
 """Connections that are lost: what is read goes on without a gap, what was not answered is sent again, and some ends are final."""
 
 from contextlib import asynccontextmanager
+from traceback import extract_tb
 
 import pytest
 import trio
@@ -169,3 +170,21 @@ async def test_behind_its_block_a_handle_says_so():
     with pytest.raises(YourMove, match="has ended"):
         async with session.subscribe():
             pass
+
+
+async def test_the_error_of_an_ended_connection_has_the_traceback_of_its_own_call():
+    """It is one error for all calls, and once grew with each: with the frames of all that had raised it."""
+    server = FakeServer()
+    async with remote(server) as session:
+        events = await session.subscribe().__aenter__()
+
+    async def read_nowait():
+        events.next_nowait()
+
+    for call in (session.status, lambda: session.subscribe().__aenter__(), events.__anext__, read_nowait):
+        depths = set()
+        for _ in range(5):
+            with pytest.raises(YourMove, match="has ended") as caught:
+                await call()
+            depths.add(len(extract_tb(caught.value.__traceback__)))
+        assert len(depths) == 1
