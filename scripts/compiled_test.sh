@@ -40,6 +40,7 @@ case "$*" in
     '')
         "$python" -m scripts.run_tests -n auto -rs
         "$python" -m scripts.run_tests -n auto -rs property_tests
+        cd "$root"  # git, which names the files to copy for a mutant, ignores this tree
         "$python" -m scripts.run_mutants --compiled
         ;;
     *) "$python" -m scripts.run_tests -n auto -rs "$@" ;;

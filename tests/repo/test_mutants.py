@@ -1,5 +1,6 @@
 """The planted bugs apply to the package as it is, and each names its test; `make mutants` reports whether that one notices."""
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -93,3 +94,27 @@ def test_a_row_of_a_parameter_is_found():
     scenarios = "tests/core/test_scenarios.py::test_scenario"
     rows = rows_of([f"{scenarios}[approval_edited]", f"{scenarios}[client_ids]"])
     assert rows == {f"{scenarios}[approval_edited]": {58}, f"{scenarios}[client_ids]": {11}}
+
+
+PYTHON = """#!/bin/sh
+case "$*" in
+    "-m pip wheel"*) mkdir -p build/compiled-wheel && touch build/compiled-wheel/agentrail-0.whl ;;
+    "-m scripts.run_mutants"*) pwd ;;
+    "-P"*) echo /nowhere ;;
+esac
+"""
+
+
+def test_mutants_of_the_compiled_build_are_copied_from_the_checkout(tmp_path):
+    """Git lists the files of a mutant, and none of the tree in which the suite runs: it ignores that."""
+    python = tmp_path / ".venv-compiled/bin/python"
+    for folder in ("agentrail", "scripts", ".venv-compiled/bin"):
+        (tmp_path / folder).mkdir(parents=True)
+    python.write_text(PYTHON)
+    python.chmod(0o755)
+    (tmp_path / "pyproject.toml").touch()
+    for name in ("compiled_test.sh", "compiling.py", "build_hook.py"):
+        shutil.copy(ROOT / "scripts" / name, tmp_path / "scripts")
+    command = ["bash", "scripts/compiled_test.sh"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == (f"{tmp_path}\n", 0), done.stderr
