@@ -135,7 +135,7 @@ def test_of_very_many_files_the_packages_are_protected(tmp_path):
     NAMED_MODULES.load("nm_many", str(write(tmp_path, nm_many=lines, nm_wide____init__="", **parts)))
     assert find_own_code(tmp_path) == (("nm_many.py",), ("nm_wide",))
     with pytest.raises(SandboxError):
-        find_own_code(Path(search_path.__file__).parent)
+        find_own_code(Path(search_path.__file__).resolve().parent)
 
 
 def test_the_current_directory_is_no_place_for_imports(tmp_path, monkeypatch):
