@@ -196,7 +196,6 @@ class Keeping:
             )
         )
         self.silence: NodeSilence = NodeSilence(lease_seconds=options.lease)
-        self._may_sweep = trio.Event()
         self._vain: dict[tuple[str, SessionId], list[Record]] = {}
         self._checked_at = float("-inf")
 
@@ -218,8 +217,6 @@ class Keeping:
             nursery.start_soon(self._beat_on, name="beats of the node")
         if not self.store.is_immediate and self.heartbeat is None:  # otherwise nothing can be overwritten
             nursery.start_soon(self.overwriter.run, name="overwriting in the store")
-        if self.retention is not None:
-            nursery.start_soon(self._sweep_on, self.retention, name="sweeps of the store")
 
     async def _open_shared(self, nursery: trio.Nursery, heartbeat: NodeHeartbeat) -> None:
         if self.node.lease_ms < SAFE_LEASE_SECONDS * 1000:
@@ -245,10 +242,6 @@ class Keeping:
         heartbeat.check()
         nursery.start_soon(heartbeat.run, name="heartbeats of the node")
 
-    def let_sweep(self) -> None:
-        """Start retention. Automatically resumed sessions are back and owned by this node, so old ones may be deleted."""
-        self._may_sweep.set()
-
     def forget_processes(self) -> None:
         if self._processes is not None:
             self._processes.close()
@@ -257,8 +250,6 @@ class Keeping:
 
     async def close(self) -> None:
         self._old_events.is_closed = True
-        if self.retention is not None:
-            self.retention.stop()
         await self.writer.wait_empty()
         if self.heartbeat is not None:  # its sessions were released
             await self.heartbeat.stop()
@@ -483,10 +474,6 @@ class Keeping:
             raise
         except AgentrailError:  # it is not there, or was trimmed
             return False
-
-    async def _sweep_on(self, retention: Retention) -> None:
-        await self._may_sweep.wait()
-        await retention.run()
 
     async def check(self) -> None:
         """Check that the store can be written and read: by a heartbeat of this node, and a lookup of a session."""

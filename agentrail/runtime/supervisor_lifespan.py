@@ -113,6 +113,7 @@ async def open_sessions(  # noqa: PLR0913 - the settings of a supervisor
     reader: EventReader | None = None,
 ) -> AsyncIterator[SessionSupervisor]:
     keeping = None if store is None else Keeping(store, options)
+    retention = None if keeping is None else keeping.retention
     make = partial(
         SessionSupervisor,
         resolve_provider=resolve_provider,
@@ -137,10 +138,13 @@ async def open_sessions(  # noqa: PLR0913 - the settings of a supervisor
                 if options.resume != "none" and not keeper.supervisor.follow_orphans():
                     await keeper.supervisor.resume_all(options.resume)
                     await keeper.supervisor._hibernation.watch_stored_timers()  # noqa: SLF001 - opened by its keeper
-                if keeping is not None:
-                    keeping.let_sweep()
+                # Only now: automatically resumed sessions are owned by this node, so old ones may be deleted.
+                if retention is not None:
+                    nursery.start_soon(retention.run, name="sweeps of the store")
                 with keeper.body:
                     yield keeper.supervisor
+            if retention is not None:  # otherwise a sweep deletes old sessions as soon as they are released
+                retention.stop()
             if keeper.supervisor is not None:
                 with trio.CancelScope(shield=True, deadline=trio.current_time() + STOP_WITHIN_SECONDS):
                     await keeper.supervisor.stop_all("the supervisor was closed")

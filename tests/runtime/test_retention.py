@@ -5,6 +5,7 @@ import logging
 import pytest
 import trio
 
+from agentrail import tool
 from agentrail.abc.store import Filters, Node
 from agentrail.outside import current
 from agentrail.runtime import retention
@@ -14,7 +15,7 @@ from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.orphans import no_orphans
 from agentrail.testing.store_rules.trial import Author, blob_name, snapshot_behind
-from tests.runtime.rig import eventually, on_bounded_time, open_over, saying
+from tests.runtime.rig import calling, eventually, on_bounded_time, open_over, saying
 from tests.stores.rig import Clock
 
 pytestmark = on_bounded_time
@@ -322,6 +323,28 @@ async def test_a_supervisor_sweeps_and_its_sessions_live(tmp_path, clock, kind):
 async def sweeps(supervisor, count):
     found = supervisor._shared.keeping.retention  # noqa: SLF001 - a sweep without a deletion shows nowhere else
     await eventually(lambda: found.sweeps >= count)
+
+
+@pytest.mark.usefixtures("in_a_hurry")
+async def test_a_session_that_a_closing_supervisor_released_is_not_swept(clock):
+    """Its limit passed while it lived. The next supervisor may resume it, however long the other sessions take to close."""
+    kept, begun = MemoryStore(now_ms=clock), trio.Event()
+
+    @tool
+    async def linger() -> str:
+        """Linger."""
+        begun.set()
+        with trio.CancelScope(shield=True):
+            await trio.sleep(0.3)
+        return "done"
+
+    async with open_over(kept, keep=KeepLimits(days=1)) as supervisor:
+        await (await supervisor.start_session(model=saying("a"), session_id="s-1")).ask("Hi")
+        busy = await supervisor.start_session(model=calling("linger"), tools=[linger], session_id="s-2")
+        await busy.prompt("Hi")
+        await begun.wait()
+        clock.now += 9 * DAY_MS
+    assert names(kept) == ["s-1", "s-2"]
 
 
 @pytest.mark.usefixtures("in_a_hurry")
