@@ -71,6 +71,7 @@ async def test_a_stalled_call_of_a_lost_session_is_refused_and_the_ledger_has_it
     assert refused == [("s", 1)]
     assert database.execute("SELECT count(*), sum(euros) FROM charge").fetchone() == (1, 20)
     assert database.execute("SELECT * FROM owner").fetchall() == [("s", 2)]
+    database.close()
 
 
 async def test_a_session_without_a_store_has_epoch_0():
