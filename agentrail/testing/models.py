@@ -81,7 +81,11 @@ def says(*pieces: str, pause_seconds: float = 0.0) -> Turn:
 
 def calls(*wanted: tuple[str, Mapping[str, JsonValue] | str], text: str = "") -> Turn:
     """Return a turn that calls tools: pairs of a name and arguments, which may be text that is not JSON."""
-    faults = [f"{one!r:.200} is no call: {_EXPECTED}" for one in wanted if not isinstance(one, tuple | list)]
+    faults = [
+        f"{one!r:.200} is no call: {_EXPECTED}"
+        for one in list[object](wanted)
+        if not isinstance(one, tuple | list)
+    ]
     OptionError.raise_for(faults)
     made = tuple(
         ScriptedCall(
