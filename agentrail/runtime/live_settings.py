@@ -336,7 +336,8 @@ def decide_restored_tools(cell: SessionCell) -> ChangeTools | None:
 
 
 def _spec_now(cell: SessionCell, spec: ToolSpec, tool: Tool) -> ToolSpec:
-    now = cell.ports.spec_of(tool, partial(_listing, cell, model_of(cell.state.data).model))
+    listing = partial(_listing, cell, model_of(cell.state.data).model)
+    now = call_guarded(lambda _: spec, cell.ports.spec_of, tool, listing)  # the tree is already taken over
     described = spec.description if _is_described_for_models(tool) else now.description
     return msgspec.structs.replace(now, description=described, origin=spec.origin)
 

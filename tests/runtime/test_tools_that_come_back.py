@@ -337,3 +337,16 @@ async def test_a_tool_that_was_changed_is_shown_to_the_model_as_it_is(snapshot):
         assert model.requests[0].tools.get("pay").parameters == amounts("currency")
         assert pay.calls == [{"currency": "EUR"}]
         assert kinds_in(inner).count(ChangeTools.__struct_config__.tag) == 1
+
+
+async def test_a_tool_that_cannot_be_described_any_more_keeps_its_description(monkeypatch):
+    """The session is already taken over when its tools are compared, and its calls still have that code."""
+    inner = fresh()
+    async with open_again(inner) as supervisor:
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+        await session.attach_tools(look)
+    monkeypatch.setattr(HERE, "look", RecordingTool(name="look", description=" "))
+    async with open_again(inner) as supervisor:
+        session = await supervisor.resume_session("s-1", model=saying("b"))
+        assert await session.ask("Hi") == "b"
+        assert session._cell.state.data.tools.get("look").description == "Look something up."  # noqa: SLF001
