@@ -82,7 +82,7 @@ def says(*pieces: str, pause_seconds: float = 0.0) -> Turn:
 def calls(*wanted: tuple[str, Mapping[str, JsonValue] | str], text: str = "") -> Turn:
     """Return a turn that calls tools: pairs of a name and arguments, which may be text that is not JSON."""
     faults = [
-        f"{one!r:.200} is no call: {_EXPECTED}"
+        f"a call is {one!r:.200}: expected a pair, such as ('read_file', {{'path': 'a'}})"
         for one in list[object](wanted)
         if not isinstance(one, tuple | list)
     ]

@@ -40,7 +40,8 @@ def test_a_script_says_what_it_takes(turns, words):
 def test_calls_are_pairs():
     """A name and its arguments side by side are refused by name, rather than unpacked."""
     with pytest.raises(
-        OptionError, match=r"^'ab' is no call: expected .*; \{'path': 'a'\} is no call: expected"
+        OptionError,
+        match=r"^a call is 'ab': expected a pair, such as .*; a call is \{'path': 'a'\}: expected",
     ):
         calls("ab", {"path": "a"})
 
