@@ -312,12 +312,12 @@ def _is_described_for_models(tool: Tool) -> bool:
     return callable(call_guarded(lambda _: None, getattr, tool, "description"))
 
 
-def decide_restored_tools(cell: SessionCell) -> ChangeTools | None:
-    """Return the change to the tools that the code of a restored session has now, or None if its model was shown those."""
+def renew_tools(cell: SessionCell) -> ChangeTools | None:
+    """Give a restored session the tools that its code has now. Return the change to record, or None if they are the same."""
     box = cell.state.data.tools
     found = [(spec, cell.ports.tools.get((spec.name, box.generation_of(spec.name)))) for spec in box]
     gone = tuple([spec.name for spec, tool in found if isinstance(tool, GoneTool)])
-    # A source reports the changes of its tools itself. Calls of others are answered without code.
+    # A source reports the changes of its tools itself, and what has no code here is answered elsewhere.
     kept = [
         (spec, tool) for spec, tool in found if not (spec.shown_text or tool is None or spec.name in gone)
     ]

@@ -43,7 +43,7 @@ from agentrail.otp.guarded_calls import call_guarded
 from agentrail.runtime.assembly import Dependencies, assemble, decide_first_effects
 from agentrail.runtime.child_calls import first_provider
 from agentrail.runtime.journal_events import MAX_OLD_EVENTS, old_events
-from agentrail.runtime.live_settings import decide_restored_tools
+from agentrail.runtime.live_settings import renew_tools
 from agentrail.runtime.model_lookup import is_object
 from agentrail.runtime.persistence import ENGINE, Keeping, OnDrift
 from agentrail.runtime.plugin_watch import PluginWatch
@@ -301,7 +301,7 @@ class SessionResumption:
                 attempt=1 if self._wanted.is_asked else revived.attempt,
                 semantics=SEMANTICS,
             )
-            change = decide_restored_tools(cell)
+            change = renew_tools(cell)
             self._keeping.keep(cell, revived.tail, first=first, snapshot=revived.snapshot, tool_change=change)
             _warn_of_lost_tools(revived.state, change)
             if revived.set_aside:
