@@ -4,7 +4,8 @@ A failure before the take-over leaves the tree unchanged. The take-over fences a
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn, TypeAlias
 
@@ -17,11 +18,13 @@ from agentrail.abc.store import Cause, Filters, StoredSession
 from agentrail.core.journal.fold import Drift, asked_by
 from agentrail.core.journal.record import sealed
 from agentrail.core.journal.recorder import closed_draft
+from agentrail.core.policy.budget import Spent
 from agentrail.core.protocol.effects import ResumeChild, StartAgent
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import ChangeTools, Recovered
-from agentrail.core.session.agent_records import GENERAL_PURPOSE, agent_wanted
-from agentrail.core.session.state import SEMANTICS, SessionState
+from agentrail.core.session.agent_records import GENERAL_PURPOSE, AgentState, agent_wanted
+from agentrail.core.session.reservations import spent_with_lost
+from agentrail.core.session.state import SEMANTICS, Known, SessionState
 from agentrail.core.stack.plugin_code import part_entry
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import (
@@ -276,6 +279,9 @@ class SessionResumption:
         wanted = {self._wanted.session_id}
         ready: list[ReadySession] = []
         all_ports = {"": ports}
+        children: defaultdict[str, list[Revived]] = defaultdict(list)
+        for one in found.values():
+            children[one.stored.parent].append(one)
         for revived in sorted(found.values(), key=lambda one: len(one.state.data.config.path)):
             config = revived.state.data.config
             if config.session_id not in wanted:
@@ -301,6 +307,9 @@ class SessionResumption:
                 attempt=1 if self._wanted.is_asked else revived.attempt,
                 semantics=SEMANTICS,
             )
+            wanted |= _wanted_below(cell, first)
+            lost = _spent_below(revived.state.data, children, wanted)
+            first = msgspec.structs.replace(first, spent=lost)
             change = renew_tools(cell)
             self._keeping.keep(cell, revived.tail, first=first, snapshot=revived.snapshot, tool_change=change)
             _warn_of_lost_tools(revived.state, change)
@@ -310,7 +319,6 @@ class SessionResumption:
                 LOGGER.info(said, config.session_id, plugins)
             if revived.drift is not None:
                 _note_drift(cell, revived.drift, revived.begun)
-            wanted |= _wanted_below(cell, first)
             # The root owns and closes the sandbox, so the workspace of a child is never opened.
             make = self._dependencies.make_sandbox
             place = workspace if is_root else Workspace(make, "local", own.working_dir)
@@ -485,11 +493,27 @@ def ports_of(
     )
 
 
+def _spent_below(
+    data: Known, children: Mapping[str, Sequence[Revived]], wanted: Collection[SessionId] = ()
+) -> tuple[Spent, ...]:
+    """Return the usage of each child of a tool that ends now, with that of children below it."""
+    ended = [one for one in children.get(data.config.session_id, ()) if one.stored.session not in wanted]
+    of_tools = [one.state.data for one in ended if _agent_at(data, one.stored.session) is None]
+    return tuple([spent_with_lost(one, _spent_below(one, children)) for one in of_tools])
+
+
+def _agent_at(data: Known, session_id: SessionId) -> AgentState | None:
+    own_id = data.config.session_id
+    return next(
+        (one for one in data.agents.states if session_id in {one.child_id, f"{own_id}:{one.name}"}), None
+    )
+
+
 def _agent_of(found: Mapping[SessionId, Revived], session_id: SessionId, path: Sequence[SessionId]) -> str:
     data = found[path[-2]].state.data
-    for state in data.agents.states:
-        if session_id in {state.child_id, f"{path[-2]}:{state.name}"}:
-            return state.agent
+    agent = _agent_at(data, session_id)
+    if agent is not None:
+        return agent.agent
     for call in (*data.batch, *data.survivors):
         if session_id in call.child_ids or session_id == f"{path[-2]}.{call.call.call_id}":
             return agent_wanted(call.arguments)

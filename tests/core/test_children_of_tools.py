@@ -137,6 +137,27 @@ def test_whatever_ends_the_call_refuses_who_waits_and_takes_back_the_rest(end):
     assert again.data.ledger == settled.data.ledger
 
 
+@pytest.mark.parametrize(
+    ("spent", "used", "booked"),
+    [
+        ((), 0, 196 + 197),
+        ((SEVEN,), 7, 197 + 7),
+        ((SEVEN, SEVEN), 14, 14),
+        ((Spent(usage=TokenUsage(), tokens=0, nano_usd=0), SEVEN, SEVEN), 14, 14),
+    ],
+    ids=["nothing known", "one known", "both known", "one known that has ended"],
+)
+def test_lost_children_are_booked_by_what_is_known_of_them(spent, used, booked):
+    """What is unknown counts as all of the largest loans. Only what was used by those that are known is shown."""
+    state = run([wish(number=1), wish(number=2), wish(number=3), over("t3")], at_work())
+    lent = {str(held): bound.tokens for held, bound in state.data.ledger.open}
+    assert sorted(lent.values()) == [196, 197]
+    seen = last(state, s.Recovered(at_ms=9, open=tuple(state.data.open), spent=spent))
+    assert seen.after.data.loans == ()
+    assert seen.after.data.usage.total - state.data.usage.total == used
+    assert seen.after.data.ledger.spent_tokens - state.data.ledger.spent_tokens == booked
+
+
 def test_an_outcome_that_crashed_the_core_gives_back_what_it_can():
     """What it would have said is lost, so all that was lent is booked, and the tool goes on."""
     state = run([wish()], at_work())

@@ -12,9 +12,10 @@ import trio
 import trio.testing
 
 from agentrail import tool
-from agentrail.abc import Done, Ok
+from agentrail.abc import Done, Ok, ToolContext
 from agentrail.abc.store import Filters
 from agentrail.core.journal.record import decode_drifted
+from agentrail.core.policy.budget import Budget
 from agentrail.errors import (
     AgentrailError,
     AlreadyExists,
@@ -59,6 +60,7 @@ from tests.runtime.rig import (
     until,
     wants,
 )
+from tests.runtime.test_children import first_words
 
 pytestmark = on_virtual_time
 
@@ -423,6 +425,46 @@ async def test_a_child_comes_back_before_its_parent_and_its_end_is_delivered_onc
         assert await session.collect_reply() == "done"
         assert await results(session) == ["from the child"]
     assert inner.get("", ended).standing.has_ended
+
+
+@pytest.mark.parametrize(
+    ("budget", "count"), [(None, 2), (Budget(max_total_tokens=10_000), 1)], ids=["unlimited", "limited"]
+)
+async def test_what_lost_children_of_a_tool_used_is_counted_once(budget, count):
+    """The usage of each open child is that of its session, also of the one below it, and no more leaves the budget."""
+    inner = fresh()
+    hang = HangingTool()
+
+    @tool
+    async def work(*, ctx: ToolContext) -> str:
+        """Let another session work."""
+        await ctx.run_session("deeper" if ctx.session_id == "s-1" else "hang")
+        return "done"
+
+    def answer(request):
+        if len(request.messages) > 1:
+            return says("Here I am again.")
+        asked = first_words(request)
+        name, times = {"Hi": ("work", count), "deeper": ("work", 1), "hang": ("hang", 1)}[asked]
+        return calls(*[(name, {})] * times)
+
+    given = {"session_id": "s-1", "budget": budget, "max_output_tokens": 100}
+    model = FunctionModel(answer)
+    async with Process(inner) as supervisor:
+        session = await supervisor.start_session(model=model, tools=[work, hang], **given)
+        await session.prompt("Hi")
+        await eventually(lambda: len(hang.calls) == count)
+        used = sum([(await one.status()).usage.total for one in supervisor.sessions()])
+    async with open_again(inner) as supervisor:
+        session = await supervisor.resume_session(
+            "s-1", model=model, tools=[work, RecordingTool(name="hang")]
+        )
+        assert await session.collect_reply() == "Here I am again."
+        status = await session.status()
+        assert used == 15 * (1 + 2 * count)
+        assert status.usage.total == used + 15
+        if budget is not None:
+            assert status.budget_left.tokens == 10_000 - status.usage.total
 
 
 async def test_a_child_that_was_never_stored_did_not_run():

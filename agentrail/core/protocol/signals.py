@@ -657,12 +657,15 @@ class Recovered(Stamped, frozen=True, kw_only=True, omit_defaults=True):
         attempt: Number of consecutive recoveries since the last other record, this one included. The journal
             counts.
         semantics: The version of the decisions from here on, same as `SessionData.semantics`.
+        spent: Usage of each child session of a tool that was open and is ended now. Other lost children count as
+            having used all of their budgets.
     """
 
     cause: Literal["start", "lease_over", "gone", "drain", "restored"] = "start"
     open: tuple[EffectId, ...] = ()
     attempt: int = 1
     semantics: int = 0
+    spent: tuple[Spent, ...] = ()
 
 
 class Parked(Stamped, frozen=True, kw_only=True):

@@ -4,12 +4,12 @@
 decide.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, assert_never
 
 import msgspec
 
-from agentrail.core.policy.budget import NOTHING_SPENT
+from agentrail.core.policy.budget import NOTHING_SPENT, Spent
 from agentrail.core.protocol.effects import ResumeChild
 from agentrail.core.protocol.hooks import SessionStarted
 from agentrail.core.protocol.request import EffectId
@@ -30,7 +30,7 @@ from agentrail.core.session.call_results import OUTCOME_UNKNOWN
 from agentrail.core.session.decisions import time_is_up
 from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.plugin_hooks import ask_plugins, request_again
-from agentrail.core.session.reservations import settle_loan
+from agentrail.core.session.reservations import settle_loan, settle_lost_loans
 from agentrail.core.session.state import BreakOff, Interaction, Known, Next, Phase
 from agentrail.core.session.step_context import StepContext, forget_context, has_listeners
 from agentrail.core.session.teardown import end_at_once, teardown_settled
@@ -66,7 +66,7 @@ def recovered(step: StepContext, phase: Phase, signal: Recovered) -> Next:
             reason = f"refused by a plugin: {abort}"
             return end_at_once(step, reason, ErrorInfo(code="aborted", message=reason))
     expired = tuple(one for one in data.interactions if _is_expired(one, step.at_ms))
-    _forget_what_stopped(step)
+    _forget_what_stopped(step, signal.spent)
     for state in data.survivors:
         _recover_survivor(step, state, begun)
     for state in data.batch:
@@ -206,7 +206,7 @@ def _of_interaction(asked: Interaction, at_ms: int) -> RecoveryDecision:
 # --- applying the decisions
 
 
-def _forget_what_stopped(step: StepContext) -> None:
+def _forget_what_stopped(step: StepContext, spent: Sequence[Spent]) -> None:
     """Stop waiting for stopped work, and for children of tools or of abandoned calls: all of it is lost."""
     data = step.data
     for effect_id, _ in effect_owners.owned_by(data.open, effect_owners.OfDrain):
@@ -217,10 +217,10 @@ def _forget_what_stopped(step: StepContext) -> None:
         effect_owners.OfChild,
         effect_owners.OfLoan,
     )
-    for effect_id, owner in tuple(data.open.items()):
-        if isinstance(owner, gone):
-            step.ended(effect_id)
-            settle_loan(step, effect_id, None)
+    lost = {effect_id for effect_id, owner in data.open.items() if isinstance(owner, gone)}
+    for effect_id in lost:
+        step.ended(effect_id)
+    settle_lost_loans(step, [one for one in data.loans if one in lost], spent)
     data.survivors = tuple(state for state in data.survivors if state.stage != "stopping")
     for state in data.batch:
         if state.stage in {"stopping", "reporting"}:

@@ -3,12 +3,14 @@
 `policy.budget` defines limits and sums.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain, repeat
 
 import msgspec
 from msgspec.structs import replace
 
 from agentrail.core.policy.budget import (
+    NOTHING_SPENT,
     Bound,
     Budget,
     BudgetRefusal,
@@ -22,6 +24,7 @@ from agentrail.core.policy.budget import (
     raised,
     reserve,
     settle,
+    spent_of,
     take_back,
 )
 from agentrail.core.policy.prompt_settings import PromptSettings
@@ -173,6 +176,31 @@ def settle_loan(step: StepContext, effect_id: EffectId, spent: Spent | None) -> 
     if is_lent:
         step.data.loans = tuple(loan for loan in step.data.loans if loan != effect_id)
     settle_agent(step, effect_id if is_lent else None, spent)
+
+
+def settle_lost_loans(step: StepContext, loans: Iterable[EffectId], spent: Iterable[Spent]) -> None:
+    """Book lost children. Of some the usage is known, though not which loan each one had."""
+    for loan, one in _with_usage(step.data, loans, spent):
+        settle_loan(step, loan, one)
+
+
+def spent_with_lost(data: Known, spent: Iterable[Spent]) -> Spent:
+    """Return the usage of a lost session, with the known usage of children that it had lent to."""
+    usage, ledger = data.usage, data.ledger
+    for loan, one in _with_usage(data, data.loans, spent):
+        usage += NOTHING_SPENT.usage if one is None else one.usage
+        ledger = ledger and take_back(ledger, _reservation_of(data, loan), one)
+    return spent_of(usage, ledger)
+
+
+def _with_usage(
+    data: Known, loans: Iterable[EffectId], spent: Iterable[Spent]
+) -> Iterable[tuple[EffectId, Spent | None]]:
+    """Pair both, ascending: what is unknown gets the largest loans, so that a budget never counts too little."""
+    lent = {} if data.ledger is None else {held: (one.tokens, one.nano_usd) for held, one in data.ledger.open}
+    ascending = sorted(loans, key=lambda loan: lent.get(_reservation_of(data, loan), ()))
+    known = sorted(spent, key=lambda one: (one.tokens, one.nano_usd))[-len(ascending) :]
+    return zip(ascending, chain(known, repeat(None)), strict=False)
 
 
 def spend_on_failure(step: StepContext, phase: Phase, usage: TokenUsage | None) -> None:
