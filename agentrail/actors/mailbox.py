@@ -231,7 +231,10 @@ class Mailbox(Generic[M]):
             _discard(message, "the mailbox was full", None)
             return False
         self._rejected += 1
-        raise MailboxFull(_full(self._outside, self._capacity))
+        waiting = (
+            f"{self._outside} messages are already waiting, the limit is {self._capacity}: try again later"
+        )
+        raise MailboxFull(waiting)
 
     def _append(self, message: object, via: object) -> None:
         if self._queue is _NO_MAIL:
@@ -405,7 +408,3 @@ def _discard(message: object, why: str, reason: ExitReason | None) -> None:
             message.to.fail_down(reason)
     else:
         bury(message, why)
-
-
-def _full(waiting: int, capacity: int) -> str:
-    return f"{waiting} messages are already waiting, the limit is {capacity}: try again later"

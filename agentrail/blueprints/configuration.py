@@ -374,7 +374,8 @@ def _commands(files: Sequence[FoundFile]) -> Iterator[ImportedCommand]:
 
 def _with_rules_read(read: ConfigFile) -> ConfigFile:
     """Drop, with notes, another program's rules that ours cannot express."""
-    policy = _policy(read)
+    policies = join_files([read])[0].policies
+    policy = policies[0] if policies else PolicySettings()
     wrong = [*faults_of_policies([policy])]
     if wrong:
         unread = {said.place.path for said, _ in wrong}
@@ -398,7 +399,3 @@ def _stars(read: ConfigFile) -> Iterator[ConfigFault]:
         for said in warnings_of(PermissionPolicy(allow=rules(rule))):
             place = ConfigPlace(file=read.name, path=("permissions", "allow"), lines=read.lines)
             yield ConfigFault(place=place, said=f"asks where it did not there: {said}")
-
-
-def _policy(read: ConfigFile) -> PolicySettings:
-    return join_files([read])[0].policies[0] if join_files([read])[0].policies else PolicySettings()

@@ -204,10 +204,6 @@ class TourScene:
     page: str
 
 
-async def _ask(stage: TourStage, session: Session, prompt: str) -> None:
-    await _watch(stage, session, prompt, None)
-
-
 async def _watch(
     stage: TourStage, session: Session, prompt: str, meanwhile: Callable[[], Awaitable[None]] | None
 ) -> None:
@@ -226,7 +222,7 @@ async def _watch(
 
 
 async def _call_a_tool(stage: TourStage, session: Session) -> None:
-    await _ask(stage, session, "Find the next train to Porto")
+    await _watch(stage, session, "Find the next train to Porto", None)
 
 
 async def _steer(stage: TourStage, session: Session) -> None:

@@ -276,14 +276,12 @@ class RuleIndex:
     def of(self, tool: str) -> OfTool:
         found = self._found.get(tool)
         if found is None:
-            found = _of_tool(tool, sorted((*self._one.get(tool, ()), *self._about_many(tool)), key=_place))
+            about_many = [entry for entry in self._many if is_named(entry[1].tool, tool)]
+            found = _of_tool(tool, sorted((*self._one.get(tool, ()), *about_many), key=_place))
             # Tool names come from a model: names without rules of their own are not cached.
             if tool in self._one or (found.rules and len(self._found) < _MAX_KEPT):
                 self._found[tool] = found
         return found
-
-    def _about_many(self, tool: str) -> list[IndexedRule]:
-        return [entry for entry in self._many if is_named(entry[1].tool, tool)]
 
 
 def is_named(pattern: str, tool: str) -> bool:

@@ -96,7 +96,8 @@ def print_plugin(entry: PluginEntry, origin: StackOrigin | None = None) -> str:
         return f"plugin {plugin.name} priority={plugin.priority} {rules}".rstrip()
     found = _path_of(plugin)
     if found is None:
-        return f"# plugin {_name_of(plugin)} cannot be written here: give it a name in a module"
+        name = getattr(plugin, "name", plugin)
+        return f"# plugin {name} cannot be written here: give it a name in a module"
     return " ".join(("plugin", found, *(f"{key}={json.dumps(value)}" for key, value in options.items())))
 
 
@@ -121,10 +122,6 @@ def _path_of(plugin: Any) -> str | None:
         except ScenarioError:
             continue
     return None
-
-
-def _name_of(plugin: Any) -> str:
-    return str(getattr(plugin, "name", plugin))
 
 
 def _print_rule(rule: PuppetRule) -> str:

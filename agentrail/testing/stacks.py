@@ -526,14 +526,12 @@ def tours_of(vocabulary: Vocabulary) -> Iterator[tuple[s.Signal, ...]]:
     """Yield the shortest runs that call every tool with every word: random generation takes long to cover them all."""
     for spec in vocabulary.tools:
         properties: Any = spec.parameters.get("properties", {})
-        texts = [key for key, one in properties.items() if _is_text(one)]
+        texts = [
+            key for key, one in properties.items() if isinstance(one, Mapping) and one.get("type") == "string"
+        ]
         for word in dict.fromkeys(vocabulary.words) if texts else ():
             call = read_call("c1", spec.name, json.dumps(dict.fromkeys(texts, word)))
             yield (_prompt(word), _response((call,), "tool_use"))
-
-
-def _is_text(schema: Any) -> bool:
-    return isinstance(schema, Mapping) and schema.get("type") == "string"
 
 
 def _speaking(response: s.ResponseCompleted, usage: TokenUsage, blocks: Sequence[Any]) -> s.ResponseCompleted:

@@ -1,6 +1,5 @@
 """The tool `read_file`: a text file of the workspace, in pages of numbered lines."""
 
-from collections.abc import Sequence
 from itertools import accumulate
 from typing import Annotated, Final
 
@@ -41,12 +40,9 @@ def render_page(found: ReadResult, *, offset: int) -> Ok | Error:
     page = [f"{number}\t{line}" for number, line in enumerate(lines, start=offset)]
     # Measured at once, because most pages fit: per line it would be most of the work of a read.
     if size_in_text("\n".join(page)) > MAX_TEXT_BYTES:
-        page = page[: _count_fitting(page)]
+        fitting = sum(size_bytes <= MAX_TEXT_BYTES for size_bytes in accumulate(map(size_in_text, page)))
+        page = page[:fitting]
     last = offset + len(page) - 1
     if last < total:
         page.append(f"[Lines {offset}-{last} of {total}. Continue with offset={last + 1}.]")
     return Ok(text="\n".join(page))
-
-
-def _count_fitting(page: Sequence[str]) -> int:
-    return sum(size_bytes <= MAX_TEXT_BYTES for size_bytes in accumulate(map(size_in_text, page)))

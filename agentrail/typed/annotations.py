@@ -288,7 +288,7 @@ class TypeReader:
     def read(self, hint: Any, where: str) -> TypeNode:
         hint, metas = _unwrapped(hint)
         remarks = _remarks(metas)
-        bounds = tuple(meta for meta in metas if _binds(meta))
+        bounds = tuple(meta for meta in metas if any(getattr(meta, name) is not None for name in _BOUNDS))
         node = self._bare(hint, bounds, where)
         return Remarked(node, remarks) if remarks else node
 
@@ -490,10 +490,6 @@ def metas_in(extras: Iterable[Any]) -> Iterator[msgspec.Meta]:
                 yield msgspec.Meta(**found)
             except (TypeError, ValueError) as error:
                 raise TypeFault(_reason(error), where=repr_of(extra), way_out="use msgspec.Meta") from None
-
-
-def _binds(meta: msgspec.Meta) -> bool:
-    return any(getattr(meta, bound) is not None for bound in _BOUNDS)
 
 
 def _remarks(metas: _Metas) -> Schema:

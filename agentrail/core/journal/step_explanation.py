@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from itertools import groupby
-from typing import Any
 
 import msgspec
 
@@ -129,11 +128,7 @@ def _told_of(link: ExplainedLink) -> str:
     again = f", judging again for the {link.round}. time" if link.round else ""
     # Other fields of an answer contain or replace text of the conversation: arguments, results, prompts.
     why = link.fields.get("message" if link.action is None else "reason")
-    return f"{verdict}, priority {link.priority}{again}" + (f": {_one_line(why)}" if why else "")
-
-
-def _one_line(text: Any) -> str:
-    return " ".join(str(text).split())
+    return f"{verdict}, priority {link.priority}{again}" + (f": {' '.join(str(why).split())}" if why else "")
 
 
 def _effects_of(effects: tuple[Effect, ...]) -> Iterator[ExplainedEffect]:

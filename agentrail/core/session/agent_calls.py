@@ -47,7 +47,7 @@ def take_call(step: StepContext, state: CallState) -> CallState:
         case "spawn_agent":
             return _spawn(step, state)
         case "send_input":
-            return _send(step, state)
+            return _told(step, state, _sent(step, _text(state, "name"), _text(state, "text")))
         case "wait_agents":
             return _wait(step, state)
         case "close_agent":
@@ -178,10 +178,6 @@ def _fresh_name(step: StepContext) -> str:
 
 
 # --- send, wait, close
-
-
-def _send(step: StepContext, state: CallState) -> CallState:
-    return _told(step, state, _sent(step, _text(state, "name"), _text(state, "text")))
 
 
 def _sent(step: StepContext, name: str, text: str) -> _Answer:

@@ -16,7 +16,7 @@ from agentrail.core.session.views import (
     system_prompt_of,
     system_sections_of,
 )
-from agentrail.core.values.toolbox import Toolbox, ToolSpec
+from agentrail.core.values.toolbox import Toolbox
 from agentrail.frozen import canonical_json
 from agentrail.messages import (
     AssistantMessage,
@@ -208,11 +208,8 @@ def _head(text: str) -> str:
 def _digest_of(system: str | None, tools: Toolbox, messages: Sequence[Message]) -> str:
     digest = hashlib.sha256((system or "").encode("utf-8", "surrogatepass"))
     for spec in tools:
-        digest.update(_bytes_of(spec))
+        parameters = msgspec.to_builtins(spec.parameters, enc_hook=dict)
+        digest.update(canonical_json([spec.name, spec.description, parameters]))
     for message in messages:
         digest.update(canonical_json(msgspec.to_builtins(message)))
     return digest.hexdigest()
-
-
-def _bytes_of(spec: ToolSpec) -> bytes:
-    return canonical_json([spec.name, spec.description, msgspec.to_builtins(spec.parameters, enc_hook=dict)])

@@ -209,7 +209,8 @@ def _first_state(plugin: Plugin, options: JsonObject, ask: Ask) -> Any:
     if isinstance(state, Raised):
         if state.error.code == WRONG_OPTIONS:
             raise PluginError([f"plugin {plugin.name!r}: {state.error.message}"])
-        raise PluginError([f"plugin {plugin.name!r}: init({_shown(options)}) raised {state.error.message}"])
+        given = ", ".join(f"{name}={value!r}" for name, value in options.items())
+        raise PluginError([f"plugin {plugin.name!r}: init({given}) raised {state.error.message}"])
     return state
 
 
@@ -302,10 +303,6 @@ def _member(plugin: Plugin, options: JsonObject, state: object) -> Member:
 
 def _hook_name(hook: object) -> str:
     return hook.__name__ if isinstance(hook, type) else repr(hook)
-
-
-def _shown(options: JsonObject) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in options.items())
 
 
 # --- checks of several plugins

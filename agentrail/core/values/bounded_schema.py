@@ -207,11 +207,7 @@ def _all_differ(items: list[Any], work: ValidationBudget) -> bool:
     if kinds <= {str} or kinds <= {int}:
         return len(set(items)) == len(items)
     work.pay(count_parts(items) / 2)
-    return len({_as_json(item) for item in items}) == len(items)
-
-
-def _as_json(item: object) -> str:
-    return json.dumps(_one_number_type(item), sort_keys=True)
+    return len({json.dumps(_one_number_type(item), sort_keys=True) for item in items}) == len(items)
 
 
 def _one_number_type(item: object) -> object:

@@ -121,8 +121,8 @@ def with_notes(text: str, topic: str, notes: Sequence[str], at_ms: int) -> str:
         (n for n, one in enumerate(sections) if one.heading is not None and _key(one.topic) == _key(topic)),
         None,
     )
-    there = notes_about(text, topic)
-    items = [item for item in dict.fromkeys(map(_item, notes)) if not _holds(there or "", item)]
+    there = f"\n{notes_about(text, topic) or ''}\n"
+    items = [item for item in dict.fromkeys(map(_item, notes)) if f"\n{item}\n" not in there]
     if not items:
         return text
     if place is None:
@@ -220,10 +220,6 @@ def _item(note: str) -> str:
     """Return a note as a list item. Its further lines are indented, so that none of them can be a heading."""
     lines = note.strip().replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return "\n".join([f"- {lines[0]}", *(f"  {line}" if line else "" for line in lines[1:])])
-
-
-def _holds(body: str, item: str) -> bool:
-    return f"\n{item}\n" in f"\n{body}\n"
 
 
 def _key(topic: str) -> str:

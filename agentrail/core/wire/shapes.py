@@ -476,8 +476,8 @@ class _OneOf(Shape):
     def decode(self, plain: PlainJson, table: Any) -> Any:
         option = self._by_form.get(type(plain))
         if option is None and type(plain) is dict:
-            tags = ((field, plain.get(field)) for field in self._tag_fields)
-            option = next((self._by_tag[tag] for tag in tags if _is_known(tag, self._by_tag)), None)
+            tags = ((field, tag) for field in self._tag_fields if isinstance(tag := plain.get(field), str))
+            option = next((self._by_tag[tag] for tag in tags if tag in self._by_tag), None)
         if option is None:
             words = {*(_NAMES[form] for form in self._by_form), *(repr(word) for _, word in self._by_tag)}
             message = f"expected {_some_of(sorted(words))}, got {_shown_kind(plain, self._tag_fields)}"
@@ -492,10 +492,6 @@ def _some_of(words: list[str]) -> str:
 
 def _most(kinds: list[type]) -> int:
     return max(map(kinds.count, kinds), default=0)
-
-
-def _is_known(word: tuple[str, object], known: Mapping[tuple[str, Any], Shape]) -> bool:
-    return isinstance(word[1], str) and word in known
 
 
 def _shown_kind(plain: PlainJson, tag_fields: tuple[str, ...]) -> str:
