@@ -18,9 +18,17 @@ from attrs import define, frozen
 from agentrail import outside, websockets
 from agentrail.abc.store import Node
 from agentrail.actors.deferred_error import Kept
-from agentrail.errors import HeldBy, OptionError, ProfileUnknown, StoreUnavailable, Unrevivable
+from agentrail.errors import (
+    AgentrailError,
+    HeldBy,
+    OptionError,
+    ProfileUnknown,
+    StoreUnavailable,
+    Unrevivable,
+)
 from agentrail.gateway.error_responses import refuse_call
-from agentrail.gateway.node_routes import NodeClient
+from agentrail.gateway.event_hub import WRITE_GRACE_SECONDS
+from agentrail.gateway.node_routes import NodeClient, NodeOrder
 from agentrail.gateway.node_token import (
     ANSWER_HEADER,
     NODE_HEADER,
@@ -225,6 +233,8 @@ def log_node_call(told: NodeCall, method: str, path: str) -> None:
 
 @define
 class _Exchange:
+    nonce: str
+    request: httpcore.Request
     sent: Literal["answered", "refused", "unknown"] = "unknown"
     has_begun: bool = False
 
@@ -302,7 +312,9 @@ class Forwarder:
             yield connection
 
     async def _send(self, call: RouteCall, route: CallRoute, node: Node) -> PassedOn[None]:
-        exchange = _Exchange()
+        if not node.address:
+            return "refused"
+        exchange = _Exchange(*await self._request(call, node))
         await call.while_there(partial(self._exchange, call, route, node, exchange))
         if exchange.sent != "answered" and exchange.has_begun:
             # The client must not take a part for the whole. It returns, and continues after what it has.
@@ -312,9 +324,6 @@ class Forwarder:
         return OwnerReply(None) if exchange.sent == "answered" else exchange.sent
 
     async def _exchange(self, call: RouteCall, route: CallRoute, node: Node, exchange: _Exchange) -> None:
-        if not node.address:
-            exchange.sent = "refused"
-            return
         failure, scope = Kept(), trio.CancelScope()
 
         def end() -> None:
@@ -322,17 +331,29 @@ class Forwarder:
                 call.cut()
             scope.cancel(reason="the other node is gone, or the stream has to end")
 
+        def finish() -> None:
+            nursery.start_soon(self._end_at_owner, node, exchange, stream.reason, end)
+
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch, node, end)
             with failure, scope, ExitStack() as watched:
                 if route.is_stream:
-                    stream = ForeignStream(end)
+                    stream = ForeignStream(finish)
+                    stream.on_cut = end
                     watched.enter_context(call.gateway.opened()[1].watch_stream(stream))
                     one = OpenStream(call.head, call.principal, stream)
                     watched.enter_context(call.gateway.open_calls.watched(one))
                 await self._pass_on(call, route, node, exchange)
             nursery.cancel_scope.cancel(reason="the answer is complete")
         failure.release()
+
+    async def _end_at_owner(self, node: Node, exchange: _Exchange, reason: Any, end: Any) -> None:
+        """Let the owner write the last frame of a stream. Cut it if there is none, such as from an older version."""
+        token = dict(exchange.request.headers)[NODE_HEADER.encode()].decode()
+        with suppress(AgentrailError), trio.move_on_after(WRITE_GRACE_SECONDS):
+            await self.client.call(node, "end", NodeOrder(token=token, reason=reason))
+            await trio.sleep_forever()  # until the answer is complete
+        end()
 
     async def _watch(self, node: Node, end: Any) -> None:
         is_alive = True
@@ -343,11 +364,10 @@ class Forwarder:
         end()
 
     async def _pass_on(self, call: RouteCall, route: CallRoute, node: Node, exchange: _Exchange) -> None:
-        nonce, request = await self._request(call, node)
-        response = None
+        nonce, response = exchange.nonce, None
         try:
             with trio.move_on_after(decide_head_seconds(call, route)):
-                response = await self.client.connections.handle_async_request(request)
+                response = await self.client.connections.handle_async_request(exchange.request)
             if response is None:
                 return
             found = dict(response.headers)

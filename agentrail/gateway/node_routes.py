@@ -1,4 +1,4 @@
-"""Calls between nodes about their sessions: check, take, stop, move and drain. Only signed requests are answered.
+"""Calls between nodes about their sessions and streams. Only signed requests are answered.
 
 They are no part of the interface for clients, and have no place in its description.
 """
@@ -28,6 +28,7 @@ from agentrail.gateway.node_token import (
 )
 from agentrail.gateway.path_endpoint import Gateway, UnknownPath, guarded
 from agentrail.gateway.request_parser import AsgiReceive, AsgiSend
+from agentrail.gateway.sse_frames import DoneReason
 from agentrail.host.hook_payloads import Principal
 from agentrail.messages import SessionId
 from agentrail.runtime.session_clock import now_ms
@@ -52,12 +53,17 @@ class NodeOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         session_id: The session, empty for a drain.
         to: Target of a move, or None for the living node with the lowest load.
         within: Seconds that a move waits for calls, or a drain for turn boundaries.
+        token: Token of the forwarded request whose stream ends.
+        reason: Reason for its end.
     """
 
     scope: str = ""
     session_id: str = ""
     to: str | None = None
     within: float = 30.0
+    # Left out of other orders: a node of an older version refuses unknown fields.
+    token: str | msgspec.UnsetType = msgspec.UNSET
+    reason: DoneReason | msgspec.UnsetType = msgspec.UNSET
 
 
 class NodeAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,9 +156,11 @@ class NodeEndpoint:
                 return NodeAnswer(node=target.id)
             case "drain":
                 await self._drain()
+            case "end" if order.token and order.reason:
+                self._gateway.open_calls.end_forwarded(order.token, order.reason)
             case _:
                 raise OptionError(
-                    [f"{action!r:.80} is not an action: expected check, take, stop, move or drain"]
+                    [f"{action!r:.80} is not an action: expected check, take, stop, move, drain or end"]
                 )
         return NodeAnswer()
 

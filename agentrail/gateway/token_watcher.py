@@ -9,9 +9,11 @@ import attrs
 import trio
 
 from agentrail import outside
+from agentrail.errors import OptionError
 from agentrail.gateway.authorization import CallerCheck, CallHead
 from agentrail.gateway.error_responses import ErrorAnswer
 from agentrail.gateway.node_token import NODE_HEADER
+from agentrail.gateway.sse_frames import DoneReason
 from agentrail.gateway.stream_watchdog import WatchedStream
 from agentrail.host.hook_payloads import Principal
 
@@ -68,18 +70,32 @@ class CallWatch:
     def __init__(self, check: CallerCheck) -> None:
         self._check = check
         self._open: dict[OpenCall, _Judged] = {}
+        self._forwarded: dict[str, OpenCall] = {}
         self._asked = trio.CapacityLimiter(MAX_JUDGED_AT_ONCE)
 
     @contextmanager
     def watched(self, one: OpenCall) -> Iterator[None]:
-        if NODE_HEADER in one.head.headers:  # watched by the node that its client has called
-            yield
-            return
-        self._open[one] = _Judged()
+        token = one.head.headers.get(NODE_HEADER)
+        if token is None:
+            self._open[one] = _Judged()
+        else:  # judged by the node that its client has called
+            self._forwarded[token] = one
         try:
             yield
         finally:
-            del self._open[one]
+            self._open.pop(one, None)
+            self._forwarded.pop(token or "", None)
+
+    def end_forwarded(self, token: str, reason: DoneReason) -> None:
+        """End a stream that another node has passed on.
+
+        Raises:
+            OptionError: There is none of this token, such as for an answer that is no stream.
+        """
+        one = self._forwarded.get(token)
+        if not isinstance(one, OpenStream):
+            raise OptionError(["no open stream has this token"])
+        one.stream.finish(reason)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:

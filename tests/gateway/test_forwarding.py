@@ -13,7 +13,10 @@ import pytest
 import trio
 
 from agentrail.abc.store import Node
-from agentrail.gateway import forwarder
+from agentrail.errors import OptionError
+from agentrail.gateway import forwarder, token_watcher
+from agentrail.gateway.event_hub import WRITE_GRACE_SECONDS
+from agentrail.gateway.node_routes import NodeOrder
 from agentrail.gateway.node_token import (
     ANSWER_HEADER,
     LIFETIME_MS,
@@ -24,11 +27,12 @@ from agentrail.gateway.node_token import (
 )
 from agentrail.gateway.protocols import a2a_routes, mcp_service  # noqa: F401 - their imports take half a second each, which no test has to wait for
 from agentrail.gateway.serving import addresses_of, open_listeners, tls_context
+from agentrail.gateway.token_watcher import CallWatch
 from agentrail.host import Limits
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_nodes import place_of_session
 from agentrail.testing.models import FunctionModel, says
-from tests.gateway.callers import by
+from tests.gateway.callers import CALLERS, by
 from tests.gateway.nodes import serving_nodes
 from tests.gateway.protocols.wires import PROTOCOLS, WIRES
 from tests.gateway.sse import parse
@@ -430,6 +434,93 @@ async def test_a_stream_is_cut_where_its_owner_was():
         last = re.findall(rb"id: (\d+)", got)[-1].decode()
         async with streaming(b, "GET", "/sessions/s/events", **{"last-event-id": last}) as read_until:
             await read_until(lambda one: b"data:" in one)
+
+
+def check(known, headers):
+    """Find a caller among those whose tokens are still valid."""
+    return known.get(headers.get("authorization", "").removeprefix("Bearer "))
+
+
+def raise_(error):
+    raise error
+
+
+@pytest.fixture
+def hurry(monkeypatch):
+    """Judge tokens of open streams as often as a test can wait for."""
+    monkeypatch.setattr(token_watcher, "EXPIRY_SECONDS", 0.05)
+    monkeypatch.setattr(token_watcher, "JUDGED_EVERY_SECONDS", 0.05)
+
+
+async def revoke(a, b, known):
+    """Remove the token of the client."""
+    await trio.lowlevel.checkpoint()
+    del known["ann"]
+
+
+async def drain_entry(a, b, known):
+    """Drain the node that the client has called."""
+    await trio.lowlevel.checkpoint()
+    b.stop.set()
+
+
+@pytest.mark.machine(32)
+@pytest.mark.parametrize(("end", "code"), [(revoke, "unauthorized"), (drain_entry, "shutdown")])
+async def test_a_forwarded_stream_ends_with_done_where_its_client_is(end, code, hurry):
+    """The token of its client, or the node that it has called, ends it as a stream of that node: with one `done`."""
+    known = {"ann": CALLERS["ann"]}
+    async with serving_nodes(2, ENDLESS, auth=partial(check, known)) as (a, b):
+        await a.post("/sessions", {"session_id": "s"})
+        async with streaming(b, "POST", "/stream", {"message": "Hi", "session_id": "s"}) as read_until:
+            await read_until(lambda one: one.count(b"data:") > 5)
+            await end(a, b, known)
+            got = await read_until(lambda one: one.endswith(b"0\r\n\r\n"))
+        assert got.count(b"event: done") == 1
+        assert f'"reason":"{code}"'.encode() in got
+        assert got.endswith(b"0\r\n\r\n")
+
+
+@pytest.mark.machine(32)
+async def test_a_forwarded_stream_is_cut_if_its_owner_cannot_end_it(hurry, monkeypatch):
+    """One of an older version, which does not know the call. The token is valid no longer, so nothing more is passed on."""
+    refusal = OptionError(["'end' is not an action: expected check, take, stop, move or drain"])
+    monkeypatch.setattr(CallWatch, "end_forwarded", lambda *_: raise_(refusal))
+    known = {"ann": CALLERS["ann"]}
+    async with serving_nodes(2, ENDLESS, auth=partial(check, known)) as (a, b):
+        await a.post("/sessions", {"session_id": "s"})
+        async with streaming(b, "POST", "/stream", {"message": "Hi", "session_id": "s"}) as read_until:
+            known.clear()
+            with trio.fail_after(WRITE_GRACE_SECONDS - 1):
+                got = await read_until(lambda _: False)
+        assert b"event: done" not in got
+        assert not got.endswith(b"0\r\n\r\n")
+
+
+def test_an_order_of_another_kind_has_no_new_field():
+    """A node of an older version refuses a field that it does not know."""
+    assert msgspec.json.encode(NodeOrder(scope="acme", session_id="s")) == (
+        b'{"scope":"acme","session_id":"s","to":null,"within":30.0}'
+    )
+
+
+@pytest.mark.machine(32)
+@pytest.mark.parametrize(
+    "wire", [one for one in WIRES if one.name not in ("acp", "chat", "mcp")], ids=lambda one: one.name
+)
+async def test_a_forwarded_stream_of_each_wire_has_a_terminal_frame(wire, hurry):
+    """After the token of its client was revoked, in the shape of the wire."""
+    known = {"ann": CALLERS["ann"]}
+    async with serving_nodes(2, ENDLESS, auth=partial(check, known), protocols=PROTOCOLS) as (a, b):
+        await a.post("/sessions", {"session_id": "s"})
+        text = ""
+        async with wire.opened(b, "s", "Hi") as pieces:
+            async for piece in pieces:
+                text += piece
+                if text.count("data:") > 5:
+                    known.clear()
+        told = wire.read(text)
+        assert (told.ends, told.is_last) == (1, True)
+        assert wire.tells_end(told, "unauthorized")
 
 
 def test_a_silent_owner_has_no_session():
