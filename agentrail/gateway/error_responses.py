@@ -148,6 +148,7 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
         **_rows(500, "cycle_failed"),
         **_rows(504, "reply_timeout call_timeout", hint="the request continues"),
         **_rows(409, "session_ended", hint="start another session"),
+        # Fixed: the reason of the error may name another node and its address.
         **_rows(503, "session_rested", says="the session is inactive", hint=_AGAIN, retry_after_seconds=1),
         **_rows(
             503,

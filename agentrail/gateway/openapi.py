@@ -368,7 +368,7 @@ def described_schemas(commands: Mapping[str, SocketCommand], known: Iterable[Cal
         if name.startswith("AgUi"):
             schema.setdefault("additionalProperties", True)  # a later version of the protocol may have more
         if "Attributes:" in schema.get("description", ""):
-            schema["description"] = _first(schema["description"])
+            schema["description"] = " ".join(schema["description"].partition("\n\n")[0].split())
     return schemas
 
 
@@ -566,10 +566,6 @@ def _describe(kind: type, schema: dict[str, Any] | None) -> None:
     for name, words in re.findall(r"^    (\w+): (.+(?:\n        .+)*)", said, re.MULTILINE):
         if name in schema.get("properties", {}):
             schema["properties"][name]["description"] = " ".join(words.split())
-
-
-def _first(words: str) -> str:
-    return " ".join(words.partition("\n\n")[0].split())
 
 
 _JSON_TYPES: Final = frozenset({"string", "integer", "number", "boolean", "array", "object", "null"})

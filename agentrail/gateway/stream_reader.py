@@ -1,40 +1,22 @@
 """One reader of a stream: its position in the frames of its session, its next piece, and its end."""
 
 from collections import deque
-from collections.abc import Iterator, MutableMapping
-from typing import Any, Final, Protocol
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 from msgspec.structs import replace
 
 from agentrail.events import Event
-from agentrail.gateway.frame_ring import FrameRing, RingFrame
+from agentrail.gateway.frame_ring import RingFrame
 from agentrail.gateway.sse_frames import HEARTBEAT, DoneReason, StreamEnd, done_frame
 from agentrail.gateway.stream_watchdog import WatchedStream
-from agentrail.messages import SessionId
+
+if TYPE_CHECKING:
+    from agentrail.gateway.event_hub import Hub
 
 MAX_WRITE_BYTES: Final = 256 << 10
 """Limit on the bytes that a reader joins into one write. A single frame may be larger."""
-
-
-class FrameSource(Protocol):
-    """Source of a reader's frames: a hub."""
-
-    @property
-    def session_id(self) -> SessionId: ...
-
-    @property
-    def ring(self) -> FrameRing: ...
-
-    @property
-    def ended(self) -> DoneReason | None:
-        """How the session's streams end, or None while it lives."""
-        ...
-
-    @property
-    def waiting(self) -> "MutableMapping[StreamReader, None]": ...
-
-    def frame_of(self, event: Event) -> RingFrame: ...
 
 
 class StreamReader(WatchedStream):
@@ -58,13 +40,13 @@ class StreamReader(WatchedStream):
 
     def __init__(
         self,
-        hub: FrameSource,
+        hub: "Hub",
         *,
         after: int,
         pending: "deque[Event | RingFrame]",
     ) -> None:
         super().__init__()
-        self.hub: FrameSource = hub
+        self.hub: Hub = hub
         self._pending = pending
         self._position = hub.ring.end
         self._done: StreamEnd | None = None
@@ -101,7 +83,7 @@ class StreamReader(WatchedStream):
                 return b"".join(parts)
         done = self._decide_done()
         if done is not None:
-            self._end(done.reason)
+            self.reason = done.reason
             parts.append(done_frame(done))
         elif self._beats and not parts:
             parts.append(HEARTBEAT)

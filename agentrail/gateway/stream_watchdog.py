@@ -82,9 +82,6 @@ class WatchedStream(ABC):
 
     # --- for subclasses
 
-    def _end(self, reason: DoneReason) -> None:
-        self.reason = reason
-
     @abstractmethod
     def wake(self) -> None:
         """Wake its task if it waits."""
@@ -114,7 +111,7 @@ class ForeignStream(WatchedStream):
         return self.reason is not None
 
     def finish(self, reason: DoneReason) -> None:
-        self._end(reason)
+        self.reason = reason
         self._end_it()
 
     def wake(self) -> None:

@@ -171,10 +171,6 @@ RETRY_FOLLOWING_SECONDS: Final = 300.0
 """Pause before another attempt to follow a watched request of another node, after an error, in seconds."""
 
 
-def _said(request: ChatRequest, sending: Sending) -> str:
-    return request.message if sending.content is None else encode_plain(sending.content).decode()
-
-
 class Intake:
     """Accepts messages and starts host tasks for them."""
 
@@ -226,6 +222,7 @@ class Intake:
             request = taken
             self.check_size(request, sending)
         self.check_open()
+        said = request.message if sending.content is None else encode_plain(sending.content).decode()
         incoming = IncomingMessage(
             request=request,
             owner=owner,
@@ -234,7 +231,7 @@ class Intake:
             facts=facts,
             agent_id=agent_id,
             request_id=mint_request_id(sending.kind),
-            digest=await digest_with_files(_said(request, sending), sending.attachments, request.mode),
+            digest=await digest_with_files(said, sending.attachments, request.mode),
             started_at_ms=now_ms(),
         )
         if request.client_id is None:

@@ -186,10 +186,6 @@ async def _prompts(
     return said, None if receipt is None else (receipt.seq, texts.get(receipt.ref, ""))
 
 
-def _aim(call: RouteCall) -> CallAim:
-    return CallAim(call.body.threadId, call.body.runId)
-
-
 def _route(path: str, does: str) -> CallRoute:
     return CallRoute(
         "POST",
@@ -198,7 +194,7 @@ def _route(path: str, does: str) -> CallRoute:
         does=does,
         operation="stream",
         body=AgUiBody,
-        aim=_aim,
+        aim=lambda call: CallAim(call.body.threadId, call.body.runId),
         is_stream=True,
         frames="AgUiEvent",
         replies={},
