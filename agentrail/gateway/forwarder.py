@@ -26,7 +26,7 @@ from agentrail.errors import (
     StoreUnavailable,
     Unrevivable,
 )
-from agentrail.gateway.error_responses import refuse_call
+from agentrail.gateway.error_responses import error_answer, refuse_call
 from agentrail.gateway.event_hub import WRITE_GRACE_SECONDS
 from agentrail.gateway.node_routes import NodeClient, NodeOrder
 from agentrail.gateway.node_token import (
@@ -37,7 +37,7 @@ from agentrail.gateway.node_token import (
     digest_of_body,
     is_signed_answer,
 )
-from agentrail.gateway.path_endpoint import CallRoute, Gateway, RouteCall, RunHere, SessionMoved
+from agentrail.gateway.path_endpoint import CallRoute, Gateway, NotAccepted, RouteCall, RunHere, SessionMoved
 from agentrail.gateway.request_parser import CallerLeft
 from agentrail.gateway.stream_watchdog import ForeignStream
 from agentrail.gateway.token_watcher import OpenStream
@@ -198,7 +198,8 @@ async def run_at_owner(
     if may_be_accepted:
         message = "the node of this session stopped answering, and may have accepted the call"
         return refuse_call("owner_silent", message, hint=None if is_safe else _READ_FIRST)
-    return refuse_call("owner_silent", "the node of this session does not answer: nothing was accepted")
+    message = "the node of this session does not answer: nothing was accepted"
+    raise NotAccepted(error_answer("owner_silent", message))
 
 
 async def next_place(find: FindOwner, before: SessionPlace) -> SessionPlace:

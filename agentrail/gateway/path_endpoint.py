@@ -14,7 +14,7 @@ not end in `_id` and query values are not parsed. Exceptions are answered by the
 
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeVar
@@ -209,8 +209,8 @@ class Gateway:
         """Parse input of `size` bytes, in a thread if it is large. Cancellation waits for the thread."""
         return read() if size <= READ_HERE_BYTES else await outside.offload(read, limiter=self.readers)
 
-    async def draw(self, owner: SessionOwner, operation: str) -> Draw | None:
-        """Charge a call, and return the result. None if it is free.
+    async def draw(self, owner: SessionOwner, operation: str, count: int = 1) -> Draw | None:
+        """Charge a call, and return the result. None if it is free. A count of -1 returns what it was charged.
 
         Messages are counted in a shared store, for all nodes together. While it is away, this node counts them alone.
         """
@@ -218,11 +218,15 @@ class Gateway:
         if supervisor is not None and supervisor.shared_node and decide_charge(operation) == "messages":
             pace = self.allowances.by_charge["messages"].pace
             step_ms, key = pace.interval_seconds * 1000, f"messages/{owner_key_of(owner)}"
+            draw = partial(supervisor.take_allowance, key, step_ms * count, step_ms * pace.burst)
             with suppress(StoreUnavailable):
-                return draw_of_shared(
-                    await supervisor.take_allowance(key, step_ms, step_ms * pace.burst), pace
-                )
-        return self.allowances.take(owner, operation, outside.monotonic())
+                return draw_of_shared(await draw(), pace)
+        return self.allowances.take(owner, operation, outside.monotonic(), count)
+
+    async def return_message(self, owner: SessionOwner, operation: str) -> bool:
+        """Return what a message was charged that was certainly not accepted. False for other calls."""
+        is_message = decide_charge(operation) == "messages"
+        return is_message and await self.draw(owner, operation, -1) is not None
 
     def take_place(self, owner: SessionOwner) -> OpenPlace[SessionOwner]:
         """Take a place for a stream or a socket, or refuse the call. Closing the place releases it."""
@@ -383,13 +387,16 @@ def aim_nowhere(_: RouteCall) -> CallAim:
     return CallAim()
 
 
+class NotAccepted(CallRefused):
+    """The node of a session does not answer, and certainly has not accepted the call."""
+
+
 class SessionMoved(CallRefused):
     """The session of a call has left this node while the call waited. Sent again, it has no second effect."""
 
     def __init__(self) -> None:
-        super().__init__(
-            error_answer("owner_silent", "the session moved to another node while the call waited")
-        )
+        message = "the session moved to another node while the call waited"
+        super().__init__(error_answer("owner_silent", message))
 
 
 RunHere: TypeAlias = Callable[[], Awaitable[None]]
@@ -562,14 +569,16 @@ class PathEndpoint:
                 await self._charge(call, SessionOwner.of(call.principal), "call")
             raise
         owner = SessionOwner.of(call.principal)
-        await self._charge(
-            call, owner, route.operation if route.operation_of is None else route.operation_of(call.body)
-        )
-        if not route.is_stream or call.node_call is not None:
-            await self._run_somewhere(call, route)
-            return
-        with call.gateway.take_place(owner):
-            await self._run_somewhere(call, route)
+        operation = route.operation if route.operation_of is None else route.operation_of(call.body)
+        await self._charge(call, owner, operation)
+        has_place = route.is_stream and call.node_call is None
+        try:
+            with call.gateway.take_place(owner) if has_place else nullcontext():
+                await self._run_somewhere(call, route)
+        except NotAccepted:
+            if await call.gateway.return_message(owner, operation):
+                await self._charge(call, owner, "call")
+            raise
 
     async def _read(self, call: RouteCall, route: CallRoute) -> None:
         if call.has_encoded_slash:  # the router has split the id at this slash
@@ -616,11 +625,7 @@ class PathEndpoint:
         policy = f'"{charge}";q={pace.count};w={math.ceil(pace.window_seconds)}'
         left = f'"{charge}";r={draw.left};t={draw.full_in_seconds}'
         call.more_headers.update({"ratelimit-policy": policy, "ratelimit": left})
-        if not draw.is_allowed:
-            wait = {"retry-after": f"{draw.retry_after_seconds}"}
-            raise CallRefused(
-                error_answer("too_many_requests", f"too many {charge} came from this caller", headers=wait)
-            )
+        check_draw(charge, draw)
 
     def _run_somewhere(self, call: RouteCall, route: CallRoute) -> Awaitable[None]:
         # Not async: each wake-up of a call passes through all functions that wait for it.
@@ -680,6 +685,13 @@ class UnknownPath(PathEndpoint):
         if call.has_encoded_slash:
             refuse_call("id_invalid", "an id in the path is invalid: it contains a slash")
         refuse_call("route_unknown", "there is nothing at this path")
+
+
+def check_draw(charge: str, draw: Draw | None) -> None:
+    if draw is not None and not draw.is_allowed:
+        wait = {"retry-after": f"{draw.retry_after_seconds}"}
+        message = f"too many {charge} came from this caller"
+        raise CallRefused(error_answer("too_many_requests", message, headers=wait))
 
 
 def has_encoded_slash(scope: Mapping[str, Any]) -> bool:

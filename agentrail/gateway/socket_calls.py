@@ -8,13 +8,12 @@ from attrs import field, frozen
 
 from agentrail.frozen import thawed
 from agentrail.gateway.authorization import CallHead, checked, require_scope, require_user
-from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, error_answer
+from agentrail.gateway.error_responses import CallRefused, ErrorAnswer
 from agentrail.gateway.path_endpoint import CallRoute, Gateway, Result, RouteCall, WholeAnswer, user_in_body
 from agentrail.gateway.request_parser import check_id, check_known, make_body, refuse_field
 from agentrail.gateway.session_routes import OFFERS, Offer
 from agentrail.gateway.socket_frames import CommandFrame
 from agentrail.host.hook_payloads import HandledResponse, Principal
-from agentrail.host.identity import SessionOwner
 from agentrail.wire.plain import encode_plain
 
 _NOT_OF_A_COMMAND: Final = frozenset({"idempotency-key", "last-event-id", "content-type", "content-length"})
@@ -83,15 +82,6 @@ def call_of_command(
 
 async def carry_out(call: RouteCall, known: SocketCommand) -> bytes:
     return _result_of(await known.route.handler(call))
-
-
-async def charge_command(gateway: Gateway, principal: Principal, operation: str) -> None:
-    draw = await gateway.draw(SessionOwner.of(principal), operation)
-    if draw is not None and not draw.is_allowed:
-        wait = {"retry-after": f"{draw.retry_after_seconds}"}
-        raise CallRefused(
-            error_answer("too_many_requests", "too many calls came from this caller", headers=wait)
-        )
 
 
 def _read(call: RouteCall, command: CommandFrame, known: SocketCommand) -> None:

@@ -17,9 +17,9 @@ from agentrail.gateway.authorization import UNAUTHORIZED, CallHead, checked, req
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, answer_to, error_answer
 from agentrail.gateway.frame_ring import FrameMemory
 from agentrail.gateway.idempotency import CommandMemory, CommandOutcome
-from agentrail.gateway.path_endpoint import Gateway
+from agentrail.gateway.path_endpoint import Gateway, NotAccepted, check_draw
 from agentrail.gateway.request_parser import AsgiReceive, AsgiSend, linger
-from agentrail.gateway.socket_calls import SocketCommand, call_of_command, carry_out, charge_command
+from agentrail.gateway.socket_calls import SocketCommand, call_of_command, carry_out
 from agentrail.gateway.socket_frames import (
     USUAL_HEARTBEAT_SECONDS,
     CommandFrame,
@@ -498,11 +498,16 @@ class OpenSocket:
         if self._relay is None:
             return await run_here()
         aim = known.route.aim(call)
-        return await self._relay.run(command, aim, call.principal, run_here, is_read=known.is_read)
+        try:
+            return await self._relay.run(command, aim, call.principal, run_here, is_read=known.is_read)
+        except NotAccepted:
+            if await self.gateway.return_message(SessionOwner.of(call.principal), known.route.operation):
+                await self._charge(call.principal, "call")
+            raise
 
     async def _charge(self, principal: Principal, operation: str) -> None:
         if not self.is_of_node:
-            await charge_command(self.gateway, principal, operation)
+            check_draw("calls", await self.gateway.draw(SessionOwner.of(principal), operation))
 
     def _reply_failure(self, frame_id: FrameId, raised: BaseException) -> None:
         told = answer_to_raised(raised)

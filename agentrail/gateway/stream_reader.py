@@ -31,10 +31,10 @@ class StreamReader(WatchedStream):
         "_done",
         "_done_behind",
         "_pending",
-        "_position",
         "_task",
         "hub",
         "is_followed",
+        "position",
         "seq",
     )
 
@@ -48,7 +48,7 @@ class StreamReader(WatchedStream):
         super().__init__()
         self.hub: Hub = hub
         self._pending = pending
-        self._position = hub.ring.end
+        self.position: int = hub.ring.end
         self._done: StreamEnd | None = None
         self._done_behind = 0
         self._task: trio.lowlevel.Task | None = None
@@ -57,7 +57,7 @@ class StreamReader(WatchedStream):
 
     @property
     def has_nothing_more(self) -> bool:
-        is_read = self._position == self.hub.ring.end and not any(
+        is_read = self.position == self.hub.ring.end and not any(
             not isinstance(one, RingFrame) or one.seq is not None for one in self._pending
         )
         return is_read and self.hub.ended == "session_ended"
@@ -95,9 +95,9 @@ class StreamReader(WatchedStream):
             first = self._pending.popleft()
             yield first if isinstance(first, RingFrame) else self.hub.frame_of(first)
         ring = self.hub.ring
-        while not self._is_at_end and ring.first <= self._position < ring.end:
-            self._position += 1
-            yield ring.at(self._position - 1)
+        while not self._is_at_end and ring.first <= self.position < ring.end:
+            self.position += 1
+            yield ring.at(self.position - 1)
 
     @property
     def _is_at_end(self) -> bool:
@@ -109,9 +109,9 @@ class StreamReader(WatchedStream):
             return replace(self._done, seq=self.seq)
         hub = self.hub
         reason: DoneReason | None = None
-        if self._position < hub.ring.first:
+        if self.position < hub.ring.first:
             reason = "slow_reader"
-        elif self._position == hub.ring.end and hub.ended is not None:
+        elif self.position == hub.ring.end and hub.ended is not None:
             if self._done is not None:  # the number to end after will not come any more
                 return replace(self._done, seq=self.seq)
             reason = None if self.is_followed and hub.ended == "session_ended" else hub.ended
@@ -128,11 +128,7 @@ class StreamReader(WatchedStream):
     @property
     def is_due_to_end(self) -> bool:
         hub = self.hub
-        return self._done is not None or self._position < hub.ring.first or hub.ended is not None
-
-    @property
-    def position(self) -> int:
-        return self._position
+        return self._done is not None or self.position < hub.ring.first or hub.ended is not None
 
     def wake(self) -> None:
         if self._task is not None:

@@ -60,11 +60,11 @@ _SLACK: Final = 1e-6
 """Tolerance in seconds: sums of times are inexact, and a caller that waits the announced time is not too early."""
 
 
-def decide_draw(full_at: float, pace: Pace, now: float) -> tuple[float, Draw]:
-    """Take one token from a bucket, which is the time when it will be full. A refused call takes nothing."""
+def decide_draw(full_at: float, pace: Pace, now: float, count: int = 1) -> tuple[float, Draw]:
+    """Take tokens from a bucket, which is the time when it will be full. A refused call takes nothing, and -1 returns one."""
     lacking = max(full_at - now, 0.0)
     room = pace.interval_seconds * pace.burst
-    needed = lacking + pace.interval_seconds
+    needed = lacking + pace.interval_seconds * count
     # Each draw may round the full time by half of the clock's resolution, and a burst of draws adds up.
     slack = _SLACK + pace.burst * math.ulp(now)
     is_allowed = needed <= room + slack
@@ -99,8 +99,8 @@ class Allowance(Generic[K]):
     def __len__(self) -> int:
         return len(self._full_at)
 
-    def take(self, key: K, now: float) -> Draw:
-        full_at, draw = decide_draw(self._full_at.pop(key, now), self.pace, now)
+    def take(self, key: K, now: float, count: int = 1) -> Draw:
+        full_at, draw = decide_draw(self._full_at.pop(key, now), self.pace, now, count)
         self._forget_full(now)
         if full_at > now:
             self._full_at[key] = full_at
@@ -146,10 +146,10 @@ class Allowances(Generic[K]):
             "calls": Allowance(Pace(limits.calls_per_minute, 60.0, limits.calls_burst)),
         }
 
-    def take(self, owner: K, operation: str, now: float) -> Draw | None:
+    def take(self, owner: K, operation: str, now: float, count: int = 1) -> Draw | None:
         """Charge a call. None if it is free."""
         charge = decide_charge(operation)
-        return None if charge is None else self.by_charge[charge].take(owner, now)
+        return None if charge is None else self.by_charge[charge].take(owner, now, count)
 
 
 Fullness: TypeAlias = Literal["caller", "process"]
@@ -221,9 +221,8 @@ class OpenSessions(Generic[K]):
     def __init__(self, max_of_each: int, is_open: Callable[[K, str], bool]) -> None:
         self._max_of_each = max_of_each
         self._is_open = is_open
-        self._ids: dict[
-            K, dict[str, bool]
-        ] = {}  # whether it has started, with the last checked caller at the end
+        # Whether each has started, with the last checked caller at the end.
+        self._ids: dict[K, dict[str, bool]] = {}
 
     def __len__(self) -> int:
         return len(self._ids)

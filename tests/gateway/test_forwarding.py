@@ -35,6 +35,7 @@ from agentrail.testing.models import FunctionModel, says
 from tests.gateway.callers import CALLERS, by
 from tests.gateway.nodes import serving_nodes
 from tests.gateway.protocols.wires import PROTOCOLS, WIRES
+from tests.gateway.socket_client import socket_of
 from tests.gateway.sse import parse
 from tests.gateway.web import error_of, serving
 
@@ -315,6 +316,45 @@ async def test_an_owner_that_does_not_answer_is_503(handle, is_accepted, monkeyp
         assert len(calls) == 4  # each was sent once
         assert a.store.get("acme", "s").tail == before
         assert a.seen.messages == ["Hi"]
+
+
+async def send_by_socket(client):
+    """Send a message that is certainly not accepted."""
+    return await client.refused("prompt", session_id="s", message="Hi")
+
+
+async def send_by_request(client):
+    """Send a message that is certainly not accepted."""
+    response = await client.post("/sessions/s/prompt", json={"message": "Hi"})
+    return response.status_code, response.json()["error"]["code"]
+
+
+def left_of(response):
+    """Return the rest of an allowance in an answer, with its name."""
+    name, left = re.fullmatch(r'"(\w+)";r=(\d+);t=\d+', response.headers["ratelimit"]).groups()
+    return name, int(left)
+
+
+@pytest.mark.machine(6)
+@pytest.mark.parametrize("send", [send_by_request, send_by_socket])
+async def test_a_message_that_was_certainly_not_accepted_costs_a_call(send):
+    """Whoever sends it again until the next owner is there can still talk to other sessions. The rate of requests still holds."""
+    limits = Limits(messages_per_minute=1, messages_burst=3, calls_per_minute=1, calls_burst=20)
+    async with (
+        serving_nodes(1, PAID, idle_after=0.1, limits=limits) as (a,),
+        other_node(a.store, says_421),
+        socket_of(a, by="ann") as socket,
+    ):
+        await give_to_other(a)
+        before = left_of(await a.client.get("/sessions"))
+        client = socket if send is send_by_socket else a.client
+        assert [await send(client) for _ in range(5)] == [(503, "held_by")] * 5
+        assert left_of(await a.client.get("/sessions")) == ("calls", before[1] - 6)
+        other = await a.chat("Hi", session_id="t")
+        assert (other.status_code, left_of(other)) == (200, ("messages", 1))
+        for _ in range(20):
+            last = await send(client)
+        assert last == (429, "too_many_requests")
 
 
 @pytest.mark.machine(6)

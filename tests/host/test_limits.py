@@ -14,6 +14,7 @@ from agentrail.host.quotas import (
     Pace,
     decide_draw,
 )
+from agentrail.stores.append_rules import draw_allowance
 
 ADA, BOB = SessionOwner("acme", "ada"), SessionOwner("acme", "bob")
 FAR = 1e9  # a clock may have run for thirty years
@@ -89,6 +90,27 @@ def test_who_waits_as_long_as_was_said_is_let_in(pace, gaps):
             further, left = step[0], left + 1
         assert left == draw.left
         assert decide_draw(full_at, pace, now + draw.full_in_seconds)[1].left == pace.burst - 1
+
+
+@given(paces, waits)
+def test_what_is_returned_can_be_taken_again_and_never_exceeds_the_burst(pace, gaps):
+    """Also where a bucket was full again before a call was known to have failed, and in a store that all nodes share."""
+    now, full_at, shared = FAR, 0.0, 0.0
+    step = {"step_ms": pace.interval_seconds * 1000, "limit_ms": pace.interval_seconds * pace.burst * 1000}
+    back = {**step, "step_ms": -step["step_ms"]}
+    for gap in gaps:
+        full_at, draw = decide_draw(full_at, pace, now)
+        drawn = draw_allowance(shared, **step, now=round(now * 1000))
+        now += gap
+        if draw.is_allowed and drawn.is_allowed:
+            full_at = decide_draw(full_at, pace, now, -1)[0]
+            shared = draw_allowance(drawn.full_at_ms, **back, now=round(now * 1000)).full_at_ms
+        assert decide_draw(full_at, pace, now)[1].left == pace.burst - 1
+        assert draw_allowance(shared, **step, now=round(now * 1000)).is_allowed
+    burst = [full_at]
+    for _ in range(pace.burst):
+        burst.append(decide_draw(burst[-1], pace, now)[0])
+    assert not decide_draw(burst[-1], pace, now)[1].is_allowed
 
 
 def test_full_buckets_are_forgotten_and_buckets_are_bounded():

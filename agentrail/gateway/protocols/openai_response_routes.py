@@ -168,10 +168,6 @@ async def _whole(call: RouteCall, kept: _Kept) -> tuple[Bridged[Responding], Fra
 # --- handlers
 
 
-async def _create(call: RouteCall) -> Result:
-    return await answer_openai_call(call, read_response_request, _respond)
-
-
 async def _respond(call: RouteCall, profile: AgentProfile, asked: ResponseAsked) -> Result:
     session, is_fork = await _session_of(call, profile, asked)
 
@@ -325,7 +321,7 @@ OPENAI_RESPONSE_ROUTES: Final = (
     openai_route(
         "POST",
         "/v1/responses",
-        _create,
+        lambda call: answer_openai_call(call, read_response_request, _respond),
         does="answers an input, as the OpenAI API does",
         operation="stream",
         body=ResponseBody,
