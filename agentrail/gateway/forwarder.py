@@ -23,12 +23,13 @@ from agentrail.errors import (
     HeldBy,
     OptionError,
     ProfileUnknown,
+    RemoteRefused,
     StoreUnavailable,
     Unrevivable,
 )
 from agentrail.gateway.error_responses import error_answer, refuse_call
 from agentrail.gateway.event_hub import WRITE_GRACE_SECONDS
-from agentrail.gateway.node_routes import NodeClient, NodeOrder
+from agentrail.gateway.node_routes import NO_STREAM, NodeClient, NodeOrder
 from agentrail.gateway.node_token import (
     ANSWER_HEADER,
     NODE_HEADER,
@@ -349,11 +350,18 @@ class Forwarder:
         failure.release()
 
     async def _end_at_owner(self, node: Node, exchange: _Exchange, reason: Any, end: Any) -> None:
-        """Let the owner write the last frame of a stream. Cut it if there is none, such as from an older version."""
+        """Let the owner write the last frame of a stream. Cut it if it cannot. Another answer of it is passed on."""
         token = dict(exchange.request.headers)[NODE_HEADER.encode()].decode()
-        with suppress(AgentrailError), trio.move_on_after(WRITE_GRACE_SECONDS):
-            await self.client.call(node, "end", NodeOrder(token=token, reason=reason))
-            await trio.sleep_forever()  # until the answer is complete
+        order, is_stream = NodeOrder(token=token, reason=reason), False
+        while not is_stream:
+            is_stream = True
+            with suppress(AgentrailError), trio.move_on_after(WRITE_GRACE_SECONDS) as limit:
+                try:
+                    await self.client.call(node, "end", order)
+                except RemoteRefused as error:
+                    is_stream = error.code != NO_STREAM
+                    limit.deadline = trio.current_time() + _LOOK_SECONDS  # it may have a stream by then
+                await trio.sleep_forever()  # until the answer is complete
         end()
 
     async def _watch(self, node: Node, end: Any) -> None:

@@ -38,6 +38,9 @@ from agentrail.web.httpx_body import OnePiece
 
 NODES_PATH: Final = "/nodes/{action}"
 
+NO_STREAM: Final = "no_stream"
+"""Code of the answer to `end` if there is no open stream."""
+
 _MAX_BODY_BYTES: Final = 16_384
 
 _ANSWER_SECONDS: Final = 30.0
@@ -157,7 +160,8 @@ class NodeEndpoint:
             case "drain":
                 await self._drain()
             case "end" if order.token and order.reason:
-                self._gateway.open_calls.end_forwarded(order.token, order.reason)
+                has_ended = self._gateway.open_calls.end_forwarded(order.token, order.reason)
+                return NodeAnswer(code="" if has_ended else NO_STREAM)
             case _:
                 raise OptionError(
                     [f"{action!r:.80} is not an action: expected check, take, stop, move, drain or end"]

@@ -572,12 +572,8 @@ class BodyReader:
         self._max_bytes_at_once = max_bytes_at_once
         self._slow_start_seconds = slow_start_seconds
         self._slowest = slowest_bytes_per_second
-        self._held_bytes = 0
+        self.held_bytes: int = 0
         self._held_of: dict[Hashable, int] = {}
-
-    @property
-    def held_bytes(self) -> int:
-        return self._held_bytes
 
     async def read(
         self,
@@ -611,14 +607,14 @@ class BodyReader:
         raise CallRefused(error_answer("too_slow", f"expected the body {expected}"))
 
     def _find_room(self, size: int, caller: Hashable) -> None:
-        if self._held_bytes + size > self._max_bytes_at_once:
+        if self.held_bytes + size > self._max_bytes_at_once:
             refuse_call("server_full", "the limit of bodies that this server reads at once is reached")
         if caller is not None and 2 * (self._held_of.get(caller, 0) + size) > self._max_bytes_at_once:
             message = "the limit of bodies that are being read for this caller is reached"
             raise CallRefused(error_answer("too_many_requests", message, headers={"retry-after": "5"}))
 
     def _hold(self, size: int, caller: Hashable) -> None:
-        self._held_bytes += size
+        self.held_bytes += size
         held = self._held_of.pop(caller, 0) + size
         if held:  # otherwise an entry would remain for every caller ever seen
             self._held_of[caller] = held

@@ -9,7 +9,6 @@ import attrs
 import trio
 
 from agentrail import outside
-from agentrail.errors import OptionError
 from agentrail.gateway.authorization import CallerCheck, CallHead
 from agentrail.gateway.error_responses import ErrorAnswer
 from agentrail.gateway.node_token import NODE_HEADER
@@ -86,16 +85,12 @@ class CallWatch:
             self._open.pop(one, None)
             self._forwarded.pop(token or "", None)
 
-    def end_forwarded(self, token: str, reason: DoneReason) -> None:
-        """End a stream that another node has passed on.
-
-        Raises:
-            OptionError: There is none of this token, such as for an answer that is no stream.
-        """
+    def end_forwarded(self, token: str, reason: DoneReason) -> bool:
+        """End the stream of a request of another node. False if there is none, such as for an answer that is no stream."""
         one = self._forwarded.get(token)
-        if not isinstance(one, OpenStream):
-            raise OptionError(["no open stream has this token"])
-        one.stream.finish(reason)
+        if isinstance(one, OpenStream):
+            one.stream.finish(reason)
+        return one is not None
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:

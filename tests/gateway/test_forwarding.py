@@ -536,6 +536,29 @@ async def test_a_forwarded_stream_is_cut_if_its_owner_cannot_end_it(hurry, monke
         assert not got.endswith(b"0\r\n\r\n")
 
 
+@pytest.mark.machine(32)
+async def test_an_accepted_message_is_answered_through_another_node_after_its_token_has_ended(hurry):
+    """As on its own node, if its client wants no stream: the owner has nothing to end."""
+    known = {"ann": CALLERS["ann"]}
+    slow = FunctionModel(lambda _: says("One", " answer.", pause_seconds=1))
+    async with serving_nodes(2, slow, auth=partial(check, known), protocols=PROTOCOLS) as (a, b):
+        await a.post("/sessions", {"session_id": "s"})
+        answers = []
+
+        async def respond(node):
+            said = {"model": "desk", "input": "Hi", "conversation": "s"}
+            answers.append(await node.post("/v1/responses", said))
+
+        for node in (a, b):
+            known["ann"] = CALLERS["ann"]
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(respond, node)
+                await trio.sleep(0.5)
+                known.clear()
+        assert [one.status_code for one in answers] == [200, 200], answers[1].text
+        assert "One answer." in answers[1].text
+
+
 def test_an_order_of_another_kind_has_no_new_field():
     """A node of an older version refuses a field that it does not know."""
     assert msgspec.json.encode(NodeOrder(scope="acme", session_id="s")) == (

@@ -247,10 +247,8 @@ async def _show_model(call: RouteCall) -> WholeAnswer:  # noqa: RUF029 - same
 
 
 async def _complete(call: RouteCall) -> Result:
-    def read(plain: Mapping[str, Any], parameters_of: ReadParameters) -> ChatAsked:
-        return read_chat(plain, call.head.headers.get("x-session-id"), parameters_of)
-
-    return await answer_openai_call(call, read, _complete_chat)
+    session_id = call.head.headers.get("x-session-id")
+    return await answer_openai_call(call, lambda plain, of: read_chat(plain, session_id, of), _complete_chat)
 
 
 async def _complete_chat(call: RouteCall, profile: AgentProfile, asked: ChatAsked) -> Result:
