@@ -420,20 +420,29 @@ class Keeping:
             self.store.create(opening)
             return
         first = opening.records[0]
-        self.writer.unanswered.pop((first.scope, opening.root), None)  # of an earlier session with this id
+        scope, session = first.scope, first.session
+        self.writer.unanswered.pop((scope, opening.root), None)  # of an earlier session with this id
+
+        # Each side sets its flag before it reads the other's, so one of them sees a caller that gives up meanwhile.
+        is_done = has_begun = has_left = False
 
         def create() -> None:
-            self._delete_vain(first.scope, first.session)
-            self.store.create(opening)
+            nonlocal has_begun
+            has_begun = True
+            if not has_left:
+                self._delete_vain(scope, session)
+                self.store.create(opening)
 
-        is_done = False
         try:
             with trio.move_on_after(self.writer.patience_seconds):
                 await self._create_in_the_end(create)
                 is_done = True
         finally:
-            if not is_done:
-                self._take_back(opening)
+            has_left = True
+            # What is stored of it is deleted, but not an earlier session with its id. A child ends with its root.
+            if has_begun and not is_done and not opening.parent:
+                self._vain.setdefault((scope, session), []).append(first)
+                self.writer.repeat(scope, session, partial(self._delete_vain, scope, session))
         if not is_done:
             raise self.writer.unavailable_error()
 
@@ -449,14 +458,6 @@ class Keeping:
                     raise
                 await trio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-
-    def _take_back(self, opening: Opening) -> None:
-        """Delete the stored data of a session that was not begun, but not of an earlier one with its id."""
-        first = opening.records[0]
-        if opening.parent:
-            return  # it ends with its root, and does nothing until then
-        self._vain.setdefault((first.scope, first.session), []).append(first)
-        self.writer.repeat(first.scope, first.session, partial(self._delete_vain, first.scope, first.session))
 
     def _delete_vain(self, scope: str, session: SessionId) -> None:
         if self.is_vain(scope, session):

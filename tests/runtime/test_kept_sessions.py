@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 import trio
@@ -96,6 +97,34 @@ async def test_a_session_begins_when_its_first_record_is_durable(supervisor, sto
         await supervisor.start_session(model=saying("a"), session_id="s-1")
     assert supervisor.sessions() == ()
     assert recorded(store)[-2:] == ["stop", "closed"]
+
+
+async def test_a_start_that_was_cancelled_before_its_store_began_costs_nothing(
+    supervisor, store, monkeypatch
+):
+    """Live callers wait after those who have given up, so nothing is done for the latter: neither a start, nor a look whether it was one."""
+    reads, read = [], MemoryStore.read
+
+    def count(one, scope, session, *given, **options):
+        reads.append(session)
+        return read(one, scope, session, *given, **options)
+
+    monkeypatch.setattr(MemoryStore, "read", count)
+    store.hang()
+    async with trio.open_nursery() as nursery:
+        for number in range(20):
+            start = partial(supervisor.start_session, model=saying("a"), session_id=f"s-{number}")
+            nursery.start_soon(start)
+        while "create" not in store.calls:  # noqa: ASYNC110 - a thread
+            await trio.sleep(0.01)
+        await trio.sleep(0.1)
+        nursery.cancel_scope.cancel()
+    store.mend()
+    session = await supervisor.start_session(model=saying("a"), session_id="new")
+    assert await session.ask("Hi") == "a"
+    assert (store.calls.count("create"), store.calls.count("delete")) == (2, 1)
+    assert len({*reads} - {"new"}) == 1  # of the one that the store had begun
+    assert [one.session_id for one in supervisor.sessions()] == ["new"]
 
 
 # --- a store that hangs
