@@ -190,6 +190,26 @@ async def test_a_call_that_is_cancelled_before_it_begins_is_not_made(running):
 
 
 @on_virtual_time
+async def test_records_do_not_wait_for_calls_that_keep_coming(running):
+    """Under load there is always another creation. A record is durable after the call that runs, not after the last one."""
+    store, heard = FakeStore(), Heard()
+    writer = running(store, Slow())
+
+    async def call_again():
+        while not heard.durable:
+            await writer.call(lambda: None)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(call_again)
+        await trio.sleep(5)
+        writer.put(heard, [record(1)])
+        with trio.fail_after(10):
+            while not heard.durable:  # noqa: ASYNC110 - what is waited for has no event
+                await trio.sleep(0.1)
+
+
+@on_virtual_time
 async def test_a_posted_call_follows_the_records_before_it(running):
     """A release comes after the last record of its session, also if both wait for an earlier call. It does not wait for later records."""
     made, store = [], FakeStore()
