@@ -752,6 +752,48 @@ def test_ctrl_c_that_leaves_the_lock_of_a_future_taken_holds_nothing(monkeypatch
         pool.submit(supervisor.close).result(SECONDS)
 
 
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
+def test_a_callback_ends_no_supervisor(supervisor, caplog, error):
+    """An error of a callback is logged, as by each future. One that is no `Exception` once ended all sessions of the process."""
+    model = Gate()
+    session = supervisor.start_session(model=model)
+    asking = session.futures.ask("first")
+    called: list[str] = []
+
+    def leave(_: object) -> None:
+        called.append("first")
+        raise error
+
+    asking.add_done_callback(leave)
+    asking.add_done_callback(lambda future: called.append(future.result()))
+    model.open()
+    until(lambda: len(called) == 2)
+    assert called == ["first", "to first"]
+    assert session.ask("again") == "to again"
+    assert type(error).__name__ in caplog.text
+    with pytest.raises(type(error)):  # in the caller's own thread, it is the caller's
+        asking.add_done_callback(leave)
+
+
+def test_a_callback_that_raises_as_the_supervisor_crashes_does_not_hold_its_end():
+    """The calls that are left are settled after the run. What such a callback raised once skipped the end of the thread."""
+
+    def leave(_: object) -> None:
+        raise SystemExit(4)
+
+    async def crash() -> None:
+        raise SystemExit(3)
+
+    thread = SupervisorThread(open_bare)
+    thread.open()
+    thread.submit(trio.sleep_forever).add_done_callback(leave)
+    with pytest.raises(SupervisorClosed):
+        thread.submit(crash).result(SECONDS)
+    with ThreadPoolExecutor(1) as pool, pytest.raises(SystemExit) as raised:
+        pool.submit(thread.close).result(SECONDS)
+    assert raised.value.code == 3
+
+
 def test_ctrl_c_while_it_closes_waits_for_the_end_and_is_raised():
     """The thread is gone all the same."""
     is_stopping = threading.Event()

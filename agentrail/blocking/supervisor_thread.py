@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import AbstractAsyncContextManager, suppress
 from contextvars import ContextVar, copy_context
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 import trio
@@ -25,10 +26,14 @@ T = TypeVar("T")
 class InterruptibleFuture(Future[T]):
     """A future that can be waited for without its lock, which Ctrl-C could leave taken."""
 
-    def __init__(self) -> None:
+    def __init__(self, home: "SupervisorThread") -> None:
         super().__init__()
+        self.home = home
         self.unsettled: threading.Lock = threading.Lock()
         self.unsettled.acquire()
+
+    def add_done_callback(self, fn: Callable[[Any], object]) -> None:
+        super().add_done_callback(partial(self.home.call_back, fn))
 
 
 class _Call(Generic[T]):
@@ -36,7 +41,7 @@ class _Call(Generic[T]):
         self, home: "SupervisorThread", make: Callable[[], Awaitable[T]], unread: Callable[[T], None] | None
     ) -> None:
         # Never set to running: a running future cannot be cancelled, and here a cancellation must stop the work.
-        self.future: InterruptibleFuture[T] = InterruptibleFuture()
+        self.future: InterruptibleFuture[T] = InterruptibleFuture(home)
         self._home = home
         self._make = make
         self._unread = unread
@@ -152,7 +157,7 @@ class SupervisorThread:
         self._over.set()
         left, self._calls = self._calls, {}
         for call in left:
-            InterruptibleFuture.__init__(call.future)  # without callbacks, which belong to the first process
+            InterruptibleFuture.__init__(call.future, self)  # without the callbacks of the first process
             call.fail(self.closed())
 
     def _wait_over(self, interrupt: BaseException | None = None) -> None:
@@ -268,6 +273,15 @@ class SupervisorThread:
         if way_in is not None:
             with suppress(trio.RunFinishedError):
                 way_in(function, *args)
+
+    def call_back(self, function: Callable[["Future[T]"], object], future: "Future[T]") -> None:
+        try:
+            function(future)
+        except BaseException as error:
+            if isinstance(error, Exception) or not self.is_here():
+                raise
+            message = "a callback of a future may not end the thread of its supervisor"
+            raise RuntimeError(message) from error  # noqa: ASYNC104 - logged by the future; no checkpoint is in here
 
     def forget(self, call: "_Call[Any]") -> None:
         with self._lock:
