@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import gc
 import inspect
 import os
 import re
@@ -24,7 +25,9 @@ from agentrail import blocking, plugins as p
 from agentrail.blocking.iterators import MAX_TAKEN
 from agentrail.blocking.supervisor_thread import InterruptibleFuture, SupervisorThread
 from agentrail.errors import (
+    AgentrailError,
     AlreadyStarted,
+    Authentication,
     CallingSelf,
     CycleAborted,
     HoldsLoop,
@@ -43,7 +46,7 @@ from agentrail.runtime.event_subscription import Subscription as AsyncSubscripti
 from agentrail.runtime.session_handle import Session as AsyncSession
 from agentrail.runtime.session_reports import SessionReports as AsyncReports
 from agentrail.runtime.supervisor import SessionSupervisor
-from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, calls, says
+from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, calls, fails, says
 from scripts.api_pages import OF_THE_SHELL
 from tests.runtime.rig import open_bare
 
@@ -792,6 +795,30 @@ def test_a_callback_that_raises_as_the_supervisor_crashes_does_not_hold_its_end(
     with ThreadPoolExecutor(1) as pool, pytest.raises(SystemExit) as raised:
         pool.submit(thread.close).result(SECONDS)
     assert raised.value.code == 3
+
+
+def test_what_a_call_leaves_is_freed_without_the_collector(supervisor):
+    """Neither one that returns nor one that raises. Its future once referred to itself, so each call cost the collector."""
+    session = supervisor.start_session(model=ScriptedModel([fails(Authentication("no"))] * 9))
+    session.status()
+    gc.collect()
+    before = {id(one) for one in gc.get_objects()}
+    gc.disable()
+    try:
+        for call in (
+            session.status,
+            supervisor.statistics,
+            lambda: session.approve("unknown"),
+            lambda: session.ask("Hi"),
+            lambda: session.run("Hi"),
+            lambda: session.futures.ask("Hi").result(),
+        ):
+            with suppress(AgentrailError):
+                call()
+        kinds = InterruptibleFuture | AsyncStream
+        until(lambda: {id(one) for one in gc.get_objects() if isinstance(one, kinds)} <= before)
+    finally:
+        gc.enable()
 
 
 def test_ctrl_c_while_it_closes_waits_for_the_end_and_is_raised():

@@ -29,11 +29,18 @@ class InterruptibleFuture(Future[T]):
     def __init__(self, home: "SupervisorThread") -> None:
         super().__init__()
         self.home = home
+        self.scope: trio.CancelScope = trio.CancelScope()
         self.unsettled: threading.Lock = threading.Lock()
         self.unsettled.acquire()
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
         super().add_done_callback(partial(self.home.call_back, fn))
+
+    def on_done(self) -> None:
+        if self.cancelled():
+            self.set_running_or_notify_cancel()  # otherwise `concurrent.futures.wait` would wait indefinitely
+            self.home.soon(self.scope.cancel)
+        self.unsettled.release()
 
 
 class _Call(Generic[T]):
@@ -42,21 +49,13 @@ class _Call(Generic[T]):
     ) -> None:
         # Never set to running: a running future cannot be cancelled, and here a cancellation must stop the work.
         self.future: InterruptibleFuture[T] = InterruptibleFuture(home)
-        self._home = home
         self._make = make
         self._unread = unread
         # Copies the caller's context: a tool that calls its own session would wait for itself, in both threads.
         self._context = copy_context()
-        self._scope = trio.CancelScope()
-
-    def on_done(self, future: Future[T]) -> None:
-        if future.cancelled():
-            future.set_running_or_notify_cancel()  # otherwise `concurrent.futures.wait` would wait indefinitely
-            self._home.soon(self._scope.cancel)
-        self.future.unsettled.release()
 
     def begin(self, nursery: trio.Nursery) -> None:
-        self._context.run(_RUNS_IN.set, (*self._context.get(_RUNS_IN, ()), self._home))
+        self._context.run(_RUNS_IN.set, (*self._context.get(_RUNS_IN, ()), self.future.home))
         self._context.run(nursery.start_soon, self._work)
 
     def fail(self, error: BaseException) -> None:
@@ -65,14 +64,15 @@ class _Call(Generic[T]):
 
     async def _work(self) -> None:
         failure = Kept()
-        with self._scope:
+        with self.future.scope:
             with failure:
                 self._give(await self._make())
             if isinstance(failure.error, Exception):
                 self.fail(failure.error)
             else:  # a cancellation, or an exception that ends the run: the run settles the remaining calls, and knows the cause
                 failure.release()
-        self._home.forget(self)
+        self.future.home.forget(self)
+        del self, failure  # the traceback of the error refers to this frame, which would refer back to it
 
     def _give(self, value: T) -> None:
         try:
@@ -218,6 +218,7 @@ class SupervisorThread:
         """Start calls in order of arrival, so that two calls of one thread are sent in that order."""
         async for call in self._begun:  # a checkpoint each time
             call.begin(nursery)
+            del call  # otherwise it and its result are kept until the next one comes
 
     # --- calls
 
@@ -257,7 +258,7 @@ class SupervisorThread:
     ) -> "Future[T]":
         call = _Call(self, make, unread)
         # First: Ctrl-C in it can leave the lock of the future taken, and then no other thread must use the future.
-        call.future.add_done_callback(call.on_done)
+        call.future.add_done_callback(InterruptibleFuture.on_done)
         with self._lock:
             is_open = self._way_in is not None
             if is_open:
