@@ -49,7 +49,8 @@ _OF_PROMPTS: Final = (PromptReceived, PromptQueued, AgentStart, PromptTaken, Pro
 class CycleStream:
     """The events of one cycle: an async context manager to iterate over. It sends the prompt and ends with the cycle.
 
-    Enter it once and read it from one task. `reply` is available when the iteration has ended.
+    Enter it once and read it from one task. Events that arrived in the block can still be read after it, and no others:
+    `reply` is available when the cycle's end has been read.
     """
 
     def __init__(
@@ -96,10 +97,10 @@ class CycleStream:
         """
         call, end = self._call, self._end
         if call is None or not call.answered.is_set() or (call.error is None and end is None):
-            message = f"the cycle of prompt {self.ref} has not been read to its end: iterate until the loop ends first"
+            message = f"the cycle of prompt {self.ref} has not been read to its end: iterate in the block until the loop ends"
             raise YourMove(message)
         if call.error is not None:
-            raise call.error
+            raise call.error.with_traceback(None)  # that of an earlier read would grow
         assert end is not None  # noqa: S101 - looked at above
         return reply_of_cycle(end, str(call.value), self._said_in(end.messages), self._from)
 
@@ -240,9 +241,8 @@ class CycleStream:
         return self._call is not None and isinstance(self._call.error, StoreUnavailable)
 
     def _raise_failure(self) -> None:
-        call = self._call
-        if call is not None and call.error is not None:
-            raise call.error
+        if self._call is not None and self._call.error is not None:
+            raise self._call.error.with_traceback(None)
 
     async def _leave(self) -> None:
         call = self._call

@@ -348,7 +348,10 @@ _RUN_BUFFER: Final = 4096
 
 
 async def _read_to_end(stream: CycleStream) -> CycleReply[str]:
-    async with stream as events:
-        async for _ in events:
-            pass
-    return events.reply
+    try:
+        async with stream:
+            async for _ in stream:
+                pass
+        return stream.reply
+    finally:
+        stream._call = None  # noqa: SLF001 - the traceback of its error refers to the stream: a cycle

@@ -1,5 +1,9 @@
 """`stream` ends with its cycle, whatever ends that; what is read is of this cycle, and `reply` says what came of it (X-002)."""
 
+import gc
+from contextlib import suppress
+from traceback import extract_tb
+
 import pytest
 import trio
 
@@ -29,6 +33,7 @@ from agentrail.events import (
     ToolExecutionStart,
 )
 from agentrail.plugins import HumanApproval
+from agentrail.runtime.cycle_stream import CycleStream
 from agentrail.testing.cancelling import crash
 from agentrail.testing.models import ScriptedModel, calls, fails, says
 from agentrail.testing.tools import HangingTool, RecordingTool
@@ -253,15 +258,49 @@ async def test_text(supervisor, deltas):
 
 
 async def test_left_in_the_middle_it_goes_on(supervisor):
-    """Nobody reads it, and it ends well."""
+    """Nobody reads it, and it ends well. What came before it was left can be read afterwards, and no end that came later."""
     gate, wait = gated()
     session = await supervisor.start_session(model=calling("wait"), tools=[wait])
     async with session.stream("Hi") as events:
         assert kinds([await anext(events)]) == ["PromptReceived"]
-    with pytest.raises(YourMove, match="has not been read to its end"):
-        _ = events.reply
+        await session.wait_for(ToolExecutionStart)
     gate.set()
     assert await session.collect_reply() == "done"
+    assert kinds([event async for event in events])[-1] == "ToolExecutionStart"
+    with pytest.raises(YourMove, match="has not been read to its end: iterate in the block"):
+        _ = events.reply
+
+
+async def test_the_error_of_its_reply_has_the_traceback_of_its_own_call(supervisor):
+    """It is one error for all reads, and once grew with each."""
+    session = await supervisor.start_session(
+        model=ScriptedModel([fails(Overloaded("full", retryable=False))])
+    )
+    async with session.stream("Hi") as events:
+        await read(events)
+    depths = set()
+    for _ in range(3):
+        with pytest.raises(CycleFailed) as raised:
+            _ = events.reply
+        depths.add(len(extract_tb(raised.value.__traceback__)))
+    assert len(depths) == 1
+
+
+async def test_a_run_that_fails_is_freed_without_the_collector(supervisor):
+    """The traceback of its error once held the stream, which held the error."""
+    session = await supervisor.start_session(
+        model=ScriptedModel([fails(Overloaded("full", retryable=False))] * 3)
+    )
+    gc.collect()
+    before = {id(one) for one in gc.get_objects()}
+    gc.disable()
+    try:
+        for _ in range(3):
+            with suppress(CycleFailed):
+                await session.run("Hi")
+        assert {id(one) for one in gc.get_objects() if isinstance(one, CycleStream)} <= before
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("leaving", ["the block", "a cancellation", "an exception"])
