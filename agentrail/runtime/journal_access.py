@@ -183,15 +183,11 @@ async def record_of_event(session: LookingBackHandle, event: int) -> int:
 
 def _to_go_back_to(
     to: int | None, turn: int | None, now: SessionState, at_ms: int, journal: Journal
-) -> tuple[int, Any]:
-    number = journal.number_of(to, turn)
-    return number, state_to_go_back_to(journal, number, now, at_ms)
-
-
-def state_to_go_back_to(journal: Journal, number: int, now: SessionState, at_ms: int) -> SessionState:
+) -> tuple[int, SessionState]:
     """Fold up to a number, and end the work open there. Plugins are called as those of the live session are. This blocks."""
+    number = journal.number_of(to, turn)
     then = without_what_was_open(journal.state_behind(number), at_ms, now.data.semantics)
-    return asked_by(then, now.data.stack.ask)
+    return number, asked_by(then, now.data.stack.ask)
 
 
 def options_of_root(cell: SessionCell, call: str) -> SessionOptions:

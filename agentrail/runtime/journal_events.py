@@ -9,7 +9,7 @@ import trio
 
 from agentrail.abc.store import Store, StoredSession
 from agentrail.core.journal.fold import drift_of, first_state, walk
-from agentrail.core.journal.record import REWOUND, Record
+from agentrail.core.journal.record import REWOUND
 from agentrail.core.session.state import SessionState
 from agentrail.core.stack.loaded_stack import Ask
 from agentrail.errors import AgentrailError, StoreUnavailable
@@ -128,7 +128,8 @@ def _folded(  # noqa: PLR0913, PLR0917 - same arguments
     records = read_after(store, stored.scope, stored.session, tail.seq)
     if any(one.kind == REWOUND and one.events > after for one in records):
         return ()  # the session was rewound past some of them, so they no longer count
-    records = _up_to_event(records, before - 1)
+    needed = next((place for place, one in enumerate(records, 1) if one.events >= before - 1), len(records))
+    records = records[:needed]
     events: list[Event] = []
     begun = first_state(records, sources) if start is None else start
     for walked in walk(begun, records, tail=tail, sources=sources):
@@ -137,8 +138,3 @@ def _folded(  # noqa: PLR0913, PLR0917 - same arguments
         events += [event for event in committed_events_of(walked) if after < number_of(event) < before]
     numbers = [number_of(event) for event in events]
     return tuple(events) if numbers == list(range(after + 1, before)) else ()
-
-
-def _up_to_event(records: tuple[Record, ...], last: int) -> tuple[Record, ...]:
-    needed = next((place for place, one in enumerate(records, 1) if one.events >= last), len(records))
-    return records[:needed]

@@ -83,9 +83,10 @@ async def read_waiting_call(session: RulingT, approval_id: str) -> WaitingCall[R
             f"there is no pending approval {approval_id!r:.200}: it was already decided, or never existed"
         )
         raise UnknownApproval(message)
+    state = owner.state.data.batch.find(form.approval.call_id)
     return WaitingCall(
         form=form,
-        tool=_tool_of(owner, form),
+        tool=None if state is None else owner.ports.tools.get((state.call.name, state.generation)),
         session=type(session)(owner),
         path=tuple([(one, *step_of(owner, one)) for one in form.approval.path]),
     )
@@ -111,11 +112,6 @@ def step_of(above: SessionCell, session_id: SessionId) -> tuple[str | None, str 
     if cell is None or cell.is_asleep:
         return None, None
     return cell.visible.data.title, first_words_in(cell.visible.data.history.messages)
-
-
-def _tool_of(owner: SessionCell, form: ApprovalForm) -> Tool | None:
-    state = owner.state.data.batch.find(form.approval.call_id)
-    return None if state is None else owner.ports.tools.get((state.call.name, state.generation))
 
 
 def _check_tool(cell: SessionCell, tool: str) -> None:

@@ -258,14 +258,10 @@ class SessionTimers:
         if callable(watched):
             watched()
             return NO_MESSAGE
+        pinged_at = getattr(watched, "pinged_at", None)
         return TimerFired(
             at_ms=now_ms(),
             effect_id=effect_id,
             jitter=jitter(),
-            pinged_at_ms=_pinged_at_ms(watched),
+            pinged_at_ms=ms_of(pinged_at) if isinstance(pinged_at, float) else 0,
         )
-
-
-def _pinged_at_ms(stream: object) -> int:
-    pinged_at = getattr(stream, "pinged_at", None)
-    return ms_of(pinged_at) if isinstance(pinged_at, float) else 0
