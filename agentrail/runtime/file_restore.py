@@ -20,6 +20,7 @@ from agentrail.errors import OptionError
 from agentrail.file_systems import remove_tree
 from agentrail.logs import Logger
 from agentrail.messages import CallId
+from agentrail.otp.field_rules import PathText, misfits
 from agentrail.outside import offload
 from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_journal import NotingKeeper
@@ -158,14 +159,10 @@ class FilesOfFork:
 
 def directory_of_fork(given: Mapping[str, Any], known: SessionOptions, working_dir: str, fork: str) -> Path:
     if given.get("sandbox") is not None:
-        raise OptionError(
-            [
-                "fork: files=True copies the sandbox of this session, but another one is given: remove one of them"
-            ]
-        )
+        fault = "fork: files=True copies the sandbox of this session, but another one is given: remove one of them"
+        raise OptionError([fault])
     if "working_dir" in given:
-        if not isinstance(given["working_dir"], str | os.PathLike):
-            raise OptionError([f"working_dir is {given['working_dir']!r:.200}: expected a directory"])
+        OptionError.raise_for([*misfits("working_dir", given["working_dir"], PathText)])
         return Path(os.path.abspath(given["working_dir"]))  # noqa: PTH100 - same as `start_session`
     if not _PLAIN.fullmatch(fork):
         fault = f"fork: the id {fork!r} is not a valid directory name: give working_dir= too"

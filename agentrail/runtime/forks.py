@@ -33,7 +33,7 @@ from agentrail.runtime.ports import Ports
 from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_loader import PluginFinder, stored_of
-from agentrail.runtime.session_options import SessionOptions, make_options
+from agentrail.runtime.session_options import SessionOptions, faults_of_value, make_options
 from agentrail.runtime.session_resume import missing_code, ports_of, take_first_object
 from agentrail.runtime.session_sandbox import Workspace
 from agentrail.runtime.shared_resources import Shared
@@ -87,7 +87,9 @@ class Forks:
         keeping = self._shared.store_of("fork")
         known = options_of_root(cell, "fork")
         scope = cell.ports.scope
-        wanted = given.get("session_id") or f"s-{self._shared.dependencies.outside.ids(6)}"
+        wanted = given.get("session_id")
+        wanted = f"s-{self._shared.dependencies.outside.ids(6)}" if wanted is None else wanted
+        OptionError.raise_for(faults_of_value("session_id", wanted))
         if not files:
             return await self._fork_cell(cell, known, at, turn, {**given, "session_id": wanted})
         sandbox = versioned_of(cell, "fork")

@@ -409,10 +409,14 @@ async def test_a_fork_that_does_not_come_about_leaves_no_copy(store, root, tmp_p
             await session.fork(files=True, sandbox=MemorySandbox())
         with pytest.raises(OptionError, match="expected 1 to"):
             await session.fork(99, files=True)
+        for no_id in ("a/b", "", 0, False, b"x"):
+            with pytest.raises(OptionError, match=r"session_id is .*: expected 1 to 128"):
+                await session.fork(files=True, session_id=no_id)
         with pytest.raises(OptionError, match="the id"):
-            await session.fork(files=True, session_id="a/b")
-        with pytest.raises(OptionError, match="expected a directory"):
-            await session.fork(files=True, working_dir=7)
+            await session.fork(files=True, session_id="a:b")  # not a directory name
+        for no_path in (7, "a\0", "\ud800"):
+            with pytest.raises(OptionError, match=r"working_dir is .*: expected a path, without NUL"):
+                await session.fork(files=True, working_dir=no_path)
         if isinstance(store, FaultyStore):
             store.go_away()
             with pytest.raises(StoreUnavailable), trio.move_on_after(15):
