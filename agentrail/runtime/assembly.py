@@ -574,7 +574,7 @@ def _config_of(
         system_prompt=decide_system_prompt(
             options.system_prompt, options.prompt_mode, base_prompt=options.base_prompt
         ),
-        immune_tools=frozenset(options.immune_tools) or _NO_TOOLS,
+        immune_tools=frozenset(map(str.__str__, options.immune_tools)) or _NO_TOOLS,
         approval_timeout_ms=round(options.approval_timeout_seconds * 1000) or None,
         question_timeout_ms=round(options.tool_timeout_seconds * 1000),
         fallbacks=tuple([facts_of(name, providers[name]) for name in options.fallback_models]),

@@ -114,7 +114,7 @@ def provide_model(model: str, ports: Ports) -> Provider:
 def facts_of(model: str, provider: Provider) -> ModelFacts:
     known, policy, price = _described(model, provider)
     facts = _facts_of(
-        model,
+        str.__str__(model),  # a member of an enumeration equals its text, and would be remembered for it
         policy.context_window or known.context_window,
         known.max_output_tokens,
         policy.max_retries,

@@ -20,7 +20,7 @@ from agentrail.core.session.state import PromptMode
 from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.errors import OptionError
 from agentrail.errors.name_guesses import guess_name
-from agentrail.frozen import EMPTY, MAX_LEVELS, FrozenDict, TooDeep, frozen_json
+from agentrail.frozen import EMPTY, MAX_LEVELS, FrozenDict, TooDeep, frozen_json, frozen_value
 from agentrail.messages import JsonValue, Message
 from agentrail.otp.child_specs import Restart, is_amount, is_whole
 from agentrail.otp.guarded_calls import call_guarded, is_async, repr_of
@@ -242,6 +242,9 @@ class SessionOptions:
 
     def __attrs_post_init__(self) -> None:
         OptionError.raise_for(faults_of(self))
+        for name, _ in compress(_BY_OPTION, map(is_not, _values_of(self), _USUAL)):
+            if isinstance(value := getattr(self, name), str | int | float):  # perhaps of an enumeration
+                object.__setattr__(self, name, frozen_value(getattr(value, "value", value)))
         if self.agents:
             ready = tuple([equip_agent(one, self.tools, self.plugins) for one in self.agents])
             object.__setattr__(self, "agents", ready)

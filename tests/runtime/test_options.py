@@ -1,5 +1,6 @@
 """The options: all that is wrong is said at once, and nothing is started."""
 
+import enum
 import inspect
 import math
 import re
@@ -168,3 +169,50 @@ async def test_a_word_of_another_library_is_answered_with_ours(supervisor):
         known = {one.name for one in attrs.fields(ProviderOptions)}
         assert set(re.findall(r"provider_opts={'(\w+)'", fault)) <= known, word
         assert set(re.findall(r"settings={'(\w+)'", fault)) <= set(SETTINGS), word
+
+
+class Named(str, enum.Enum):  # noqa: UP042 - as many programs write it
+    """The names of a program, as many programs write them."""
+
+    SMALL = "demo:fast"
+    TEAM = "team-a"
+    STOP = "stop"
+
+
+class Size(enum.IntEnum):
+    """A number with a name."""
+
+    FIVE = 5
+
+
+@pytest.mark.parametrize("store", [None, "memory:"])
+async def test_a_member_of_an_enumeration_is_its_text_or_number(store):
+    """With a store and without one. A session with a store once refused it, and named neither the option nor a remedy."""
+    async with agentrail.open_supervisor(store=store) as supervisor:
+        session = await supervisor.start_session(
+            model=Named.SMALL,
+            session_id=Named.TEAM,
+            scope=Named.TEAM,
+            group_id=Named.TEAM,
+            system_prompt=Named.TEAM,
+            on_max_turns=Named.STOP,
+            max_turns=Size.FIVE,
+            immune_tools=[Named.TEAM],
+            fallback_models=(Named.SMALL,),
+        )
+        assert await session.ask("Hi")
+        assert repr(session) == "<Session team-a/team-a idle>"
+        given = session._cell.state.data.config  # noqa: SLF001 - what was taken
+        texts = (given.scope, given.on_max_turns, *given.immune_tools)
+        assert {type(one) for one in texts} == {str}
+        assert type(given.max_turns) is int
+
+
+async def test_a_model_of_an_enumeration_is_remembered_for_no_other_session():
+    """Facts of a model are remembered by its name, which equals the member. Later sessions with a store were refused."""
+    async with agentrail.open_supervisor() as supervisor:
+        session = await supervisor.start_session(model="demo:")
+        await session.switch_model(Named.SMALL)
+    async with agentrail.open_supervisor(store="memory:") as supervisor:
+        session = await supervisor.start_session(model="demo:fast")
+        assert type((await session.status()).model) is str
