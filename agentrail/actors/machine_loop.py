@@ -429,7 +429,7 @@ class MachineLoop:
             except BaseException as error:  # noqa: ASYNC103 - the edge of the actor: the error is the exit reason
                 if any(isinstance(part, KeyboardInterrupt | SystemExit) for part in leaves(error)):
                     raise
-                fault, cancelled = reason_of_raised(error, self._redact, _leave_alone)
+                fault, cancelled = reason_of_raised(error, self._redact, lambda _: None)
             finally:
                 cell.drop_shield(shield)
             if cancelled is not None:
@@ -446,10 +446,6 @@ class MachineLoop:
         status = self.status(last=True)
         made = self.cell.make_report("crash", status.reason)
         self.cell.owner.report(CrashReport(**asdict(made, recurse=False), status=status))
-
-
-def _leave_alone(_: BaseException) -> None:
-    """Ignore it: an exception for the process was already raised."""
 
 
 def _split(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
