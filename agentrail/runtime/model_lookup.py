@@ -49,9 +49,8 @@ def string_of(model: str | Provider) -> str:
         return model
     name: object = call_guarded(lambda _: None, getattr, model, "name")
     if not isinstance(name, str) or not name:
-        raise OptionError(
-            [f"model is a provider of type {type(model).__name__} whose name is not text: give it a name"]
-        )
+        fault = f"model is a provider of type {type(model).__name__} whose name is not text: give it a name"
+        raise OptionError([fault])
     return f"{name}:object"
 
 
@@ -175,10 +174,8 @@ def _described(model: str, provider: Provider) -> tuple[Capabilities, ModelPolic
 def _refuse_provider(model: str, error: Exception) -> NoReturn:
     if isinstance(error, AgentrailError):
         raise error
-    crash = describe_crash(error)
-    raise OptionError(
-        [f"model {model!r}: its provider raised {crash} when its capabilities were read"]
-    ) from None
+    fault = f"model {model!r}: its provider raised {describe_crash(error)} when its capabilities were read"
+    raise OptionError([fault]) from None
 
 
 def _fault_of_capabilities(known: object) -> str | None:

@@ -29,6 +29,7 @@ from agentrail.runtime.arguments import (
     fault_of_user,
     fault_of_via,
     fault_of_wait,
+    refuse,
 )
 from agentrail.runtime.file_restore import Rewound
 from agentrail.runtime.journal_state import (
@@ -188,11 +189,14 @@ class SessionCalls(Unique):
                 `wait` was.
 
         Raises:
-            OptionError: Your move: `kill_tools` is not one of the three, or an argument has the wrong type.
+            OptionError: Your move: `kill_tools` is not one of the three, `ref` is empty, or an argument has the wrong type.
             SessionDown: The session has ended.
 
         Cancellation: Only the receipt is lost. The abort continues.
         """
+        # As on a server. It would stop nothing, and its caller would take the receipt for that of the running cycle.
+        is_empty = isinstance(ref, str) and not ref.strip()
+        refuse("ref is empty: omit it, or give the ref of a prompt" if is_empty else None)
         return await self._call(
             operations.ABORT,
             reason=reason,

@@ -70,9 +70,8 @@ class UserErasure:
         """
         refuse(fault_of("user_id", user_id, str), fault_of("tenant_id", tenant_id, str))
         if not user_id:
-            raise OptionError(
-                ["user_id must not be empty; sessions without a user cannot be forgotten this way"]
-            )
+            fault = "user_id must not be empty; sessions without a user cannot be forgotten this way"
+            raise OptionError([fault])
         await trio.lowlevel.checkpoint()
         owner = MemoryOwner(tenant=tenant_id, user=user_id)
         # Sessions first: their memories are deleted after their end, so that none are added later.

@@ -9,7 +9,7 @@ from attrs import evolve
 
 from agentrail import events, tool
 from agentrail.abc import Ok
-from agentrail.errors import AgentrailError, ModelNotFound, Unrevivable
+from agentrail.errors import AgentrailError, ModelNotFound, OptionError, Unrevivable
 from agentrail.messages import AssistantMessage, Text, UserMessage
 from agentrail.plugins import (
     Abort,
@@ -352,6 +352,21 @@ async def test_an_id_that_nothing_can_have_is_unknown(wrong, autojump_clock):
 
     outcomes = await same_outcomes(scenario)
     assert set(outcomes.values()) == {"UnknownApproval", "UnknownCall", "UnknownRule"}
+
+
+@pytest.mark.parametrize("wrong", ["", " "], ids=["empty", "blank"])
+async def test_an_abort_of_a_prompt_without_a_ref_is_refused(wrong, autojump_clock):
+    """It once stopped nothing in this process, and its receipt looked like that of an abort in idle."""
+
+    async def scenario(session):
+        await session.prompt("Hi")
+        kind, said, _ = await told(partial(session.abort, ref=wrong))
+        return kind, said, (await session.abort("now")).settled
+
+    kind, said, settled = await same_outcomes(scenario)
+    assert kind is OptionError
+    assert "ref is empty" in said
+    assert settled
 
 
 @pytest.mark.parametrize("wrong", ["", " ", "x" * 129], ids=["empty", "blank", "long"])
