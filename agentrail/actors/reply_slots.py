@@ -91,8 +91,10 @@ class ReplyTo:
             except trio.Cancelled:
                 self.abandon()
                 raise
-        answer, self._outcome = self._outcome, None
-        return answer.unwrap() if answer is not None else None
+        try:
+            return None if self._outcome is None else self._outcome.unwrap()
+        finally:
+            self._outcome = None  # the traceback of its error refers to this slot: a cycle
 
     def abandon(self) -> None:
         """Abandon the call: no caller waits any more, and a later answer is dropped."""

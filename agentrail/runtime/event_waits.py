@@ -62,9 +62,8 @@ def decide_wait(what: object) -> MeantEvent:
             return MeantEvent(name=what.__name__, is_meant=lambda event: isinstance(event, what))
         raise OptionError([f"what is the class {what.__name__}: expected an event class, such as AgentEnd"])
     if not is_plain_function(what):  # a coroutine counts as true
-        raise OptionError(
-            [f"what is {repr_of(what):.200}: expected an event class, or a function of one event"]
-        )
+        fault = f"what is {repr_of(what):.200}: expected an event class, or a function of one event"
+        raise OptionError([fault])
     judge: Callable[[Event], Any] = what
     name = getattr(what, "__name__", "event")
     return MeantEvent(

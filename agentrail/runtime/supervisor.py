@@ -285,9 +285,8 @@ class SessionSupervisor(Unique):
         if host is NO_HOST:
             return
         if self._shared.dependencies.host is not NO_HOST:
-            raise OptionError(
-                ["this supervisor already belongs to another host: open a supervisor for each host"]
-            )
+            fault = "this supervisor already belongs to another host: open a supervisor for each host"
+            raise OptionError([fault])
         self._shared.dependencies = evolve(self._shared.dependencies, host=host)
 
     @overload

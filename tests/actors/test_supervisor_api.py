@@ -1,12 +1,15 @@
 """Section F of the conformance scenarios, on running supervisors: the API."""
 
 import functools
+import gc
+from contextlib import suppress
 
 import pytest
 import trio
 
-from agentrail.actors import current_actor, subtree, worker
+from agentrail.actors import current_actor, open_supervisor, subtree, worker
 from agentrail.actors.actor_types import takes_task_status
+from agentrail.actors.reply_slots import ReplyTo
 from agentrail.errors import (
     ActorDown,
     AlreadyPresent,
@@ -16,7 +19,7 @@ from agentrail.errors import (
     ChildStartFailed,
     WouldDeadlock,
 )
-from agentrail.otp.child_specs import ChildSpec
+from agentrail.otp.child_specs import ChildSpec, SupervisorFlags
 from agentrail.otp.exits import InitFailed, NoProcess
 from agentrail.otp.supervision_types import ChildCounts
 from tests.actors.rig import Tabled, is_boom, on_virtual_time, settled, statuses
@@ -257,3 +260,19 @@ def _decorated(function):
 def test_a_worker_reports_itself_if_it_has_the_parameter(function, reports):
     """Read from the code of plain functions and methods, and from the signature of all else."""
     assert takes_task_status(function) is reports
+
+
+async def test_a_call_that_is_refused_is_freed_without_the_collector():
+    """The traceback of its error once held the slot of the reply, which held the error."""
+    async with open_supervisor(SupervisorFlags("one_for_one")) as supervisor:
+        gc.collect()
+        before = {id(one) for one in gc.get_objects()}
+        gc.disable()
+        try:
+            for _ in range(3):
+                with suppress(ChildNotFound):
+                    await supervisor.terminate_child("nobody")
+            kinds = ChildNotFound | ReplyTo
+            assert {id(one) for one in gc.get_objects() if isinstance(one, kinds)} <= before
+        finally:
+            gc.enable()
