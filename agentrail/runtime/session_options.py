@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import Enum
 from functools import partial
 from itertools import compress
 from operator import attrgetter, is_not
@@ -243,8 +244,10 @@ class SessionOptions:
     def __attrs_post_init__(self) -> None:
         OptionError.raise_for(faults_of(self))
         for name, _ in compress(_BY_OPTION, map(is_not, _values_of(self), _USUAL)):
-            if isinstance(value := getattr(self, name), str | int | float):  # perhaps of an enumeration
-                object.__setattr__(self, name, frozen_value(getattr(value, "value", value)))
+            if isinstance(value := getattr(self, name), str | int | float):
+                object.__setattr__(
+                    self, name, frozen_value(value.value if isinstance(value, Enum) else value)
+                )
         if self.agents:
             ready = tuple([equip_agent(one, self.tools, self.plugins) for one in self.agents])
             object.__setattr__(self, "agents", ready)

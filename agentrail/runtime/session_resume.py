@@ -308,8 +308,7 @@ class SessionResumption:
                 semantics=SEMANTICS,
             )
             wanted |= _wanted_below(cell, first)
-            lost = _spent_below(revived.state.data, children, wanted)
-            first = msgspec.structs.replace(first, spent=lost)
+            first = msgspec.structs.replace(first, spent=_spent_below(revived.state.data, children, wanted))
             change = renew_tools(cell)
             self._keeping.keep(cell, revived.tail, first=first, snapshot=revived.snapshot, tool_change=change)
             _warn_of_lost_tools(revived.state, change)

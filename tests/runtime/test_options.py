@@ -216,3 +216,16 @@ async def test_a_model_of_an_enumeration_is_remembered_for_no_other_session():
     async with agentrail.open_supervisor(store="memory:") as supervisor:
         session = await supervisor.start_session(model="demo:fast")
         assert type((await session.status()).model) is str
+
+
+class Odd(str):
+    """Text with an attribute of its own."""
+
+    __slots__ = ()
+    value = ("demo:",)
+
+
+async def test_only_a_member_of_an_enumeration_has_another_text(supervisor):
+    """A text of some other class is itself, whatever its attributes are."""
+    session = await supervisor.start_session(model=Odd("demo:fast"))
+    assert (await session.status()).model == "demo:fast"
