@@ -131,8 +131,9 @@ def _play(name: str, seed: object, options: Sequence[Any]) -> list[bytes]:
     try:
         return [_end(process) for process in begun]
     finally:
-        for process in begun:  # after Ctrl-C
-            process.kill()
+        for process in begun:  # after Ctrl-C, or where the first one failed
+            with process:
+                process.kill()
 
 
 def _start(name: str, seed: object, options: Any, variables: dict[str, str]) -> "subprocess.Popen[bytes]":
@@ -140,8 +141,8 @@ def _start(name: str, seed: object, options: Any, variables: dict[str, str]) -> 
         [
             sys.executable,
             "-P",
-            "-m",
-            "agentrail.testing.simulation.determinism",
+            "-c",  # not `-m`, with which runpy warns of a module that its package has imported
+            "import sys; from agentrail.testing.simulation.determinism import _main; _main(*sys.argv[1:])",
             name,
             json.dumps([seed, options, LEFT_OUT]),
         ],
@@ -172,7 +173,3 @@ def _main(name: str, given: str) -> None:
     if lines is not None:
         Path(lines).write_text(json.dumps(digest.lines))
     sys.stdout.write(digest.hexdigest())
-
-
-if __name__ == "__main__":
-    _main(*sys.argv[1:])
