@@ -245,9 +245,8 @@ class SessionOptions:
         OptionError.raise_for(faults_of(self))
         for name, _ in compress(_BY_OPTION, map(is_not, _values_of(self), _USUAL)):
             if isinstance(value := getattr(self, name), str | int | float):
-                object.__setattr__(
-                    self, name, frozen_value(value.value if isinstance(value, Enum) else value)
-                )
+                plain = value.value if isinstance(value, Enum) else value
+                object.__setattr__(self, name, frozen_value(plain))
         if self.agents:
             ready = tuple([equip_agent(one, self.tools, self.plugins) for one in self.agents])
             object.__setattr__(self, "agents", ready)

@@ -225,7 +225,7 @@ class Odd(str):
     value = ("demo:",)
 
 
-async def test_only_a_member_of_an_enumeration_has_another_text(supervisor):
+async def test_only_a_member_of_an_enumeration_has_another_text():
     """A text of some other class is itself, whatever its attributes are."""
-    session = await supervisor.start_session(model=Odd("demo:fast"))
-    assert (await session.status()).model == "demo:fast"
+    async with agentrail.open_session(model=Odd("demo:fast")) as session:
+        assert (await session.status()).model == "demo:fast"
