@@ -5,7 +5,7 @@ A failure before the take-over leaves the tree unchanged. The take-over fences a
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn, TypeAlias
 
@@ -493,7 +493,7 @@ def ports_of(
 
 
 def _spent_below(
-    data: Known, children: Mapping[str, Sequence[Revived]], wanted: Collection[SessionId] = ()
+    data: Known, children: Mapping[str, Sequence[Revived]], wanted: Container[SessionId] = ()
 ) -> tuple[Spent, ...]:
     """Return the usage of each child of a tool that ends now, with that of children below it."""
     ended = [one for one in children.get(data.config.session_id, ()) if one.stored.session not in wanted]

@@ -217,7 +217,7 @@ def _forget_what_stopped(step: StepContext, spent: Sequence[Spent]) -> None:
         effect_owners.OfChild,
         effect_owners.OfLoan,
     )
-    lost = {effect_id for effect_id, owner in data.open.items() if isinstance(owner, gone)}
+    lost = {effect_id: owner for effect_id, owner in data.open.items() if isinstance(owner, gone)}
     for effect_id in lost:
         step.ended(effect_id)
     settle_lost_loans(step, [one for one in data.loans if one in lost], spent)
