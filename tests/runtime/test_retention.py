@@ -148,7 +148,8 @@ async def test_what_a_fork_needs_stays_and_is_told(store, clock, caplog):
     assert "session a is kept for now: it is needed by b" in caplog.text
     assert "session other was deleted" in caplog.text
     clock.now += DAY_MS
-    await one.sweep()
+    for _ in range(2):  # the first one does not believe the jump of the clock
+        await one.sweep()
     assert names(store) == []
     assert (one.deleted, one.still_needed) == (4, 0)
 
