@@ -217,7 +217,7 @@ class Writer:
         if not self.is_available:
             await trio.lowlevel.checkpoint()
             raise self.unavailable_error()
-        call.after = self._last_job  # or records would wait for as long as calls keep coming
+        call.after = self._last_job if self._is_due else 0  # due records first: calls may come without end
         self._calls.append(call)
         self._wake()
         try:

@@ -33,7 +33,9 @@ class ByteLines:
     def _keep(self, part: bytes) -> None:
         self._size += len(part)
         if self._size > self._max_bytes:
-            message = f"a line has over {self._max_bytes:,} bytes"
-            raise LineTooLong(message)
+            raise self._too_long(self._max_bytes)
         if part:
             self._parts.append(part)
+
+    def _too_long(self, max_bytes: int) -> Exception:
+        return LineTooLong(f"a line has over {max_bytes:,} bytes")
