@@ -140,7 +140,8 @@ class _AgentReader:
             if key not in known:
                 self.note(key, "is not read")
         lines: dict[ConfigPath, int] = {
-            ("agents", name, field): self._line(*path) for field, path in _PLACES.items()
+            ("agents", name, field): next((self._lines[(one,)] for one in path if (one,) in self._lines), 1)
+            for field, path in _PLACES.items()
         }
         form = FileForm() if self._faults else FileForm(agents={name: AgentForm(**fields)})
         return ConfigFile(
@@ -224,9 +225,6 @@ class _AgentReader:
 
     def _said(self, key: str, said: str) -> ConfigFault:
         return ConfigFault(place=ConfigPlace(file=self._file, path=(key,), lines=self._lines), said=said)
-
-    def _line(self, *names: str) -> int:
-        return next((self._lines[(name,)] for name in names if (name,) in self._lines), 1)
 
 
 _PLACES: Final[Mapping[str, tuple[str, ...]]] = {

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import attrs
 import msgspec
@@ -29,15 +29,13 @@ from agentrail.gateway.forwarder import (
 )
 from agentrail.gateway.path_endpoint import CallAim, Gateway
 from agentrail.gateway.socket_frames import CommandFrame, Subscribe, refusal_frame, reply_frame
+from agentrail.gateway.socket_queue import SendQueue
 from agentrail.host.hook_payloads import Principal
 from agentrail.host.identity import SessionOwner, fault_of_session_id
 from agentrail.runtime.session_nodes import SessionNodes, SessionPlace
 from agentrail.structs import decoder_of
 from agentrail.wire.plain import encode_plain
 from agentrail.wire.server_frames import REASONS, CloseCode, FrameHead, Subscribed
-
-if TYPE_CHECKING:
-    from agentrail.gateway.socket_connection import OpenSocket
 
 NODE_PING_SECONDS: Final = 15.0
 """Interval of pings to another node. One that is silent for twice as long counts as lost."""
@@ -52,6 +50,22 @@ _LOOK_SECONDS: Final = 2.0
 _AGAIN_SECONDS: Final = 0.25
 _SLOW: Final = REASONS[CloseCode.SLOW]
 _MOVED: Final = "not_owner"
+
+
+class RelayClient(Protocol):
+    @property
+    def queue(self) -> SendQueue: ...
+
+    @property
+    def replay_frames(self) -> bool: ...
+
+    async def wait_room(self) -> None:
+        """Wait until its queue has room, or it is closing."""
+
+    def wake(self) -> None:
+        """Let the queued frames be sent."""
+
+    def close(self, code: CloseCode) -> None: ...
 
 
 @attrs.define(eq=False)
@@ -139,7 +153,7 @@ class Upstream:
 
     def __init__(
         self,
-        client: "OpenSocket",
+        client: RelayClient,
         dial: Callable[[], "AbstractAsyncContextManager[websockets.WebSocketConnection]"],
         is_alive: Callable[[], Awaitable[bool]],
     ) -> None:
@@ -355,7 +369,7 @@ class SocketRelay:
     """
 
     gateway: Gateway
-    client: "OpenSocket"
+    client: RelayClient
     target: bytes
     is_for_node: bool
     nursery: trio.Nursery

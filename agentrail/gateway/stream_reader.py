@@ -1,22 +1,39 @@
 """One reader of a stream: its position in the frames of its session, its next piece, and its end."""
 
 from collections import deque
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, MutableMapping
+from typing import Any, Final, Protocol
 
 import trio
 from msgspec.structs import replace
 
 from agentrail.events import Event
-from agentrail.gateway.frame_ring import RingFrame
+from agentrail.gateway.frame_ring import FrameRing, RingFrame
 from agentrail.gateway.sse_frames import HEARTBEAT, DoneReason, StreamEnd, done_frame
 from agentrail.gateway.stream_watchdog import WatchedStream
-
-if TYPE_CHECKING:
-    from agentrail.gateway.event_hub import Hub
+from agentrail.messages import SessionId
 
 MAX_WRITE_BYTES: Final = 256 << 10
 """Limit on the bytes that a reader joins into one write. A single frame may be larger."""
+
+
+class FrameSource(Protocol):
+    """Source of a reader's frames: a hub."""
+
+    @property
+    def session_id(self) -> SessionId: ...
+
+    @property
+    def ring(self) -> FrameRing: ...
+
+    @property
+    def ended(self) -> DoneReason | None:
+        """How the session's streams end, or None while it lives."""
+
+    @property
+    def waiting(self) -> "MutableMapping[StreamReader, None]": ...
+
+    def frame_of(self, event: Event) -> RingFrame: ...
 
 
 class StreamReader(WatchedStream):
@@ -40,13 +57,13 @@ class StreamReader(WatchedStream):
 
     def __init__(
         self,
-        hub: "Hub",
+        hub: FrameSource,
         *,
         after: int,
         pending: "deque[Event | RingFrame]",
     ) -> None:
         super().__init__()
-        self.hub: Hub = hub
+        self.hub: FrameSource = hub
         self._pending = pending
         self.position: int = hub.ring.end
         self._done: StreamEnd | None = None
@@ -83,7 +100,7 @@ class StreamReader(WatchedStream):
                 return b"".join(parts)
         done = self._decide_done()
         if done is not None:
-            self.reason = done.reason
+            self._end(done.reason)
             parts.append(done_frame(done))
         elif self._beats and not parts:
             parts.append(HEARTBEAT)

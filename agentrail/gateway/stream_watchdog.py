@@ -82,6 +82,9 @@ class WatchedStream(ABC):
 
     # --- for subclasses
 
+    def _end(self, reason: DoneReason) -> None:
+        self.reason = reason
+
     @abstractmethod
     def wake(self) -> None:
         """Wake its task if it waits."""
@@ -111,7 +114,7 @@ class ForeignStream(WatchedStream):
         return self.reason is not None
 
     def finish(self, reason: DoneReason) -> None:
-        self.reason = reason
+        self._end(reason)
         self._end_it()
 
     def wake(self) -> None:

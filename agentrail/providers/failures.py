@@ -573,19 +573,16 @@ def _fault_in(inner: Mapping[str, Any]) -> _Fault:
     number = read_integer(code)
     details = inner.get("details")
     details = [detail for detail in details if isinstance(detail, dict)] if isinstance(details, list) else []
+    delays = [one for detail in details if isinstance(one := detail.get("retryDelay"), str)]
     # Google's `status` corresponds to the `type` of other vendors, and the reason is in the details.
     names = (*(detail.get("reason") for detail in details), code, inner.get("type"), inner.get("status"))
     return _Fault(
         codes=tuple(text for text in names if isinstance(text, str) and not text.isdecimal()),
         status=number if number is not None and 300 <= number < 600 else None,  # noqa: PLR2004 - a status
         message=message if isinstance(message, str) and message else "no message",
-        retry_after_seconds=_longest(*(_delay(detail.get("retryDelay")) for detail in details)),
+        retry_after_seconds=_longest(*(read_seconds(one.removesuffix("s")) for one in delays)),
         parameter=parameter if isinstance(parameter, str) else "",
     )
-
-
-def _delay(text: object) -> float | None:
-    return read_seconds(text.removesuffix("s")) if isinstance(text, str) else None
 
 
 def _longest(*pauses: float | None) -> float | None:

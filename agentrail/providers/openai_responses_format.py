@@ -328,7 +328,7 @@ class ResponsesFormat:
         )
         members: dict[str, bytes | list[bytes]] = {
             "model": encode_json(request.model_name),
-            "input": self._input(request.messages),
+            "input": self._grouping.pieces_of(request.messages, says=self._unit, wrap=self._wrap),
             "stream": b"true",
             "store": b"false",
             "include": b'["reasoning.encrypted_content"]',
@@ -349,9 +349,6 @@ class ResponsesFormat:
             schema = {"type": "json_schema", "name": "answer", "schema": request.response_format}
             members["text"] = encode_json({"format": schema})
         return joined_object(members, options.extra_body)
-
-    def _input(self, messages: Sequence[Message]) -> list[bytes]:
-        return self._grouping.pieces_of(messages, says=self._unit, wrap=self._wrap)
 
     def _unit(self, message: Message) -> bytes:
         """Return the cached form of a message: the inner content of a user message, or the items of any other."""

@@ -502,10 +502,8 @@ def _spent_below(
 
 
 def _agent_at(data: Known, session_id: SessionId) -> AgentState | None:
-    own_id = data.config.session_id
-    return next(
-        (one for one in data.agents.states if session_id in {one.child_id, f"{own_id}:{one.name}"}), None
-    )
+    own, agents = data.config.session_id, data.agents.states
+    return next((one for one in agents if session_id in {one.child_id, f"{own}:{one.name}"}), None)
 
 
 def _agent_of(found: Mapping[SessionId, Revived], session_id: SessionId, path: Sequence[SessionId]) -> str:

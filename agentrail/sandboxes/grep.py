@@ -284,7 +284,8 @@ async def grep_with_ripgrep(search: RipgrepSearch, read: ReadDocuments) -> GrepR
     if searched is None:
         fault = counted.stderr.decode(errors="replace").strip().removeprefix("rg: ")
         return GrepResult(error=refuse_pattern(search.pattern, "ripgrep", " ".join(fault.split())))
-    counts = _read_counts(counted.stdout)
+    # Lines such as `./src/a.py NUL 3`.
+    counts = {_path(path): int(count) for path, count in _COUNTED.findall(counted.stdout)}
     searched_files = int(searched[1])
     if search.include is not None:
         counts = {path: count for path, count in counts.items() if search.is_included(path)}
@@ -325,11 +326,6 @@ async def _run(
         cwd=search.root,
         env={},
     )
-
-
-def _read_counts(printed: bytes) -> dict[str, int]:
-    """Parse lines such as `./src/a.py NUL 3`."""
-    return {_path(path): int(count) for path, count in _COUNTED.findall(printed)}
 
 
 def _path(printed: bytes) -> str:

@@ -4,7 +4,7 @@ import copy
 import functools
 import os
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Final, TypeAlias, TypeVar, cast
@@ -357,7 +357,9 @@ class LocalSandbox:
         listed = (
             [start] if is_file else await self._run_abandonable(list_searched, self._tree(), start, include)
         )
-        batches = fill_batches(self._documents(listed))
+        batches = fill_batches(
+            document for names in listed if (document := self._document(names)) is not None
+        )
 
         async def next_batch() -> Sequence[Document]:
             return await self._run_abandonable(next, batches, ())
@@ -395,9 +397,6 @@ class LocalSandbox:
 
     def _tree(self) -> DirectoryTree:
         return DirectoryTree(list_dir=self._entries, read_text=self._text_of, check=outside.check_cancelled)
-
-    def _documents(self, every: Iterable[Names]) -> Iterator[Document]:
-        return (document for names in every if (document := self._document(names)) is not None)
 
     def _document(self, names: Names) -> Document | None:
         text = self._text_of(names)

@@ -104,7 +104,7 @@ def _fault_of_size(  # noqa: PLR0913, PLR0917 - the facts of the edit so far
         message = f"old_string occurs {count:,} times in {path}, at most {MAX_REPLACEMENTS:,} are replaced at once. Make it longer."
         return Refusal(code="too_large", message=message)
     # Line feeds may become two bytes. The old text counts by characters, which are never more than its bytes.
-    put, taken = _size(new) + new.count("\n"), len(old) + old.count("\n")
+    put, taken = len(new.encode("utf-8", "surrogatepass")) + new.count("\n"), len(old) + old.count("\n")
     size_bytes = len(text) + count * (put - taken)
     if put <= taken or size_bytes <= max_bytes:
         return None
@@ -113,10 +113,6 @@ def _fault_of_size(  # noqa: PLR0913, PLR0917 - the facts of the edit so far
         "Replace less at once, or write several files."
     )
     return Refusal(code="too_large", message=message)
-
-
-def _size(text: str) -> int:
-    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def _checked(places: Iterable[int], check: Callable[[], None]) -> Iterator[int]:

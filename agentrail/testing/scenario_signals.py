@@ -232,10 +232,6 @@ def _blocks_in(words: LineWords) -> tuple[AssistantBlock, ...]:
     return tuple(filter(None, map(_block_of, words.take_all(lambda word: _block_of(word) is not None))))
 
 
-def _texts_in(words: LineWords) -> tuple[str, ...]:
-    return tuple(word.text for word in words.take_all(lambda word: isinstance(word, Said)))
-
-
 def plain_tool(name: str) -> ToolSpec:
     return ToolSpec(name=name, description="", parameters={"type": "object"})
 
@@ -416,7 +412,8 @@ def _texts_or_list(
     listed = option(name, form, ())
 
     def read(words: LineWords) -> Mapping[str, Any]:
-        fields: dict[str, Any] = {name: tuple(map(of_text, _texts_in(words)))}
+        said = words.take_all(lambda word: isinstance(word, Said))
+        fields: dict[str, Any] = {name: tuple([of_text(word.text) for word in said])}
         listed.read(words, fields)
         return fields
 

@@ -357,7 +357,7 @@ def read_signature(function: Callable[..., object]) -> Signature:
     wants_deps: object = None
     for parameter in inspect.signature(function).parameters.values():
         name, annotation = parameter.name, _signature_annotation_of(function, parameter)
-        context = _bare(annotation)
+        context = typing.get_args(annotation)[0] if typing.get_origin(annotation) is Annotated else annotation
         if context is ToolContext or typing.get_origin(context) is ToolContext:
             context_names.append(name)
             wants_deps = next(iter(typing.get_args(context)), wants_deps)
@@ -486,10 +486,6 @@ def _check_default(
 def _is_plain(annotation: Any) -> bool:
     """Return whether this is one of the plain types of most parameters, which need no further check."""
     return any(annotation is kind for kind in (str, int, float, bool))
-
-
-def _bare(annotation: Any) -> Any:
-    return typing.get_args(annotation)[0] if typing.get_origin(annotation) is Annotated else annotation
 
 
 def _with_descriptions(annotation: Any) -> Any:

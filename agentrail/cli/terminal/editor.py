@@ -411,7 +411,8 @@ class Typing:
         loop = self._session.app.loop
         if not keys or loop is None:
             return keys
-        if self._burst.takes([_text_of(key) for key in keys]):
+        texts = [_TYPED.get(key.key) if isinstance(key.key, Keys) else key.data for key in keys]
+        if self._burst.takes(texts):  # None for a key that inserts no text
             if self._leave_burst is not None:
                 self._leave_burst()
             self._leave_burst = loop.call_later(BURST_QUIET_SECONDS, self._end_burst).cancel
@@ -568,8 +569,3 @@ class _Keys(Vt100Input):
 
 
 _TYPED: Final[Mapping[Keys, str]] = {Keys.ControlM: "\r", Keys.ControlJ: "\n", Keys.ControlI: "\t"}
-
-
-def _text_of(key: PressedKey) -> str | None:
-    """Return the text that a key inserts, or None for a key that does something else."""
-    return _TYPED.get(key.key) if isinstance(key.key, Keys) else key.data

@@ -109,7 +109,10 @@ async def inspect_spans(
     while True:
         for event in page.events:
             timeline.hear(event)
-        if cycle is None or not page.more or _has_ended(timeline.spans, cycle):
+        has_ended = any(
+            one.seq == cycle and one.kind == "cycle" and one.to_ms is not None for one in timeline.spans
+        )
+        if cycle is None or not page.more or has_ended:
             break
         page = await host.inspect_events(
             session_id, principal, PageAsked(after=page.last, limit=_LOOKED_AT_ONCE)
@@ -118,10 +121,6 @@ async def inspect_spans(
     return answer_with(
         SpanPage(spans=tuple(spans), first=begins, last=page.last, more=more and cycle is None)
     )
-
-
-def _has_ended(spans: Sequence[SpanItem], cycle: int) -> bool:
-    return any(one.seq == cycle and one.kind == "cycle" and one.to_ms is not None for one in spans)
 
 
 def _of_cycle(spans: Sequence[SpanItem], cycle: int) -> tuple[SpanItem, ...]:

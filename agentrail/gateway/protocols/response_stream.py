@@ -200,7 +200,7 @@ class ResponseReader(WatchedStream, Generic[Own]):
         self._put(self._wire.bridge.close(self.state))
         if self._wire.last:
             self._pending.append(text_frame(self._wire.last.encode()))
-        self.reason = reason
+        self._end(reason)
 
     def _take_waiting(self) -> None:
         size = sum(map(len, self._pending))

@@ -157,9 +157,10 @@ class AcpAgent:
         session, user = found.session, EDITOR.user_id
         if (asked.id if isinstance(asked, Approval) else asked.ref) not in found.asked:
             return
+        makes_rule = isinstance(asked, Approval) and "always" in asked.permission_options
         with suppress(AgentrailError):  # it was decided meanwhile
             match acp.read_acp_decision(asked, said.result, is_error=said.error is not None):
-                case ApproveArguments(approval_id=name, kind="always") if not _makes_rule(asked):
+                case ApproveArguments(approval_id=name, kind="always") if not makes_rule:
                     if rules:  # of `Permissions`, which are narrower than one of the session
                         await session.approve(name, user=user)
                         allowed: Any = await found.permissions("allow") or ()
@@ -371,10 +372,6 @@ class AcpAgent:
         if prompt.cancelled.is_set():
             await found.abort_soon((prompt,), "cancelled in the editor")()
         return None
-
-
-def _makes_rule(asked: AskedOfEditor) -> bool:
-    return isinstance(asked, Approval) and "always" in asked.permission_options
 
 
 async def _as_fault(name: str, method: AcpMethod, params: Mapping[str, Any]) -> Frame:
