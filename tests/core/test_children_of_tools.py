@@ -12,6 +12,7 @@ from agentrail.core.protocol.request import EffectId
 from agentrail.core.session import child_sessions
 from agentrail.core.session.agent_records import AgentSpec
 from agentrail.core.session.child_sessions import MAX_SESSION_DEPTH
+from agentrail.core.session.reservations import spent_with_lost
 from agentrail.core.session.state import SessionState
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.errors import ChildRefused, CycleAborted, ErrorInfo, OptionError
@@ -156,6 +157,16 @@ def test_lost_children_are_booked_by_what_is_known_of_them(spent, used, booked):
     assert seen.after.data.loans == ()
     assert seen.after.data.usage.total - state.data.usage.total == used
     assert seen.after.data.ledger.spent_tokens - state.data.ledger.spent_tokens == booked
+
+
+def test_a_lost_session_counts_what_its_own_lost_children_used():
+    """With a budget all of it that is not known to be left. Without one, what is known to be used."""
+    data = run([wish(number=1), wish(number=2), wish(number=3), over("t3")], at_work()).data
+    nothing, both = spent_with_lost(data, ()), spent_with_lost(data, (SEVEN, SEVEN))
+    assert (nothing.tokens, nothing.usage) == (LIMIT, data.usage)
+    assert (both.tokens, both.usage.total) == (data.ledger.spent_tokens + 14, data.usage.total + 14)
+    free = run([wish()], at_work(budget=None)).data
+    assert spent_with_lost(free, (SEVEN,)).usage.total == free.usage.total + 7
 
 
 def test_an_outcome_that_crashed_the_core_gives_back_what_it_can():
