@@ -39,7 +39,7 @@ from agentrail.web.httpx_body import OnePiece
 NODES_PATH: Final = "/nodes/{action}"
 
 NO_STREAM: Final = "no_stream"
-"""Code of the answer to `end` if there is no open stream."""
+"""Code of the answer to `end` without an open stream."""
 
 _MAX_BODY_BYTES: Final = 16_384
 

@@ -86,7 +86,7 @@ class CallWatch:
             self._forwarded.pop(token or "", None)
 
     def end_forwarded(self, token: str, reason: DoneReason) -> bool:
-        """End the stream of a request of another node. False if there is none, such as for an answer that is no stream."""
+        """End the stream of a request of another node. False if it has none, such as for a whole answer."""
         one = self._forwarded.get(token)
         if isinstance(one, OpenStream):
             one.stream.finish(reason)

@@ -179,13 +179,13 @@ def settle_loan(step: StepContext, effect_id: EffectId, spent: Spent | None) -> 
 
 
 def settle_lost_loans(step: StepContext, loans: Iterable[EffectId], spent: Iterable[Spent]) -> None:
-    """Book lost children. Of some the usage is known, though not which loan each one had."""
+    """Book lost children. `spent` is the usage of those whose usage is known, in any order."""
     for loan, one in _with_usage(step.data, loans, spent):
         settle_loan(step, loan, one)
 
 
 def spent_with_lost(data: Known, spent: Iterable[Spent]) -> Spent:
-    """Return the usage of a lost session, with the known usage of children that it had lent to."""
+    """Return the usage of a lost session, with the known usage of its lost children."""
     usage, ledger = data.usage, data.ledger
     for loan, one in _with_usage(data, data.loans, spent):
         usage += NOTHING_SPENT.usage if one is None else one.usage
@@ -196,7 +196,7 @@ def spent_with_lost(data: Known, spent: Iterable[Spent]) -> Spent:
 def _with_usage(
     data: Known, loans: Iterable[EffectId], spent: Iterable[Spent]
 ) -> Iterable[tuple[EffectId, Spent | None]]:
-    """Pair both, ascending: what is unknown gets the largest loans, so that a budget never counts too little."""
+    """Pair loans with usage, the smallest first. Unknown usage gets the largest, so no budget counts too little."""
     lent = {} if data.ledger is None else {held: (one.tokens, one.nano_usd) for held, one in data.ledger.open}
     ascending = sorted(loans, key=lambda loan: lent.get(_reservation_of(data, loan), ()))
     known = sorted(spent, key=lambda one: (one.tokens, one.nano_usd))[-len(ascending) :]
