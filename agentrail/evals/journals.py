@@ -397,7 +397,7 @@ def _without_messages(effect: StartStream) -> StartStream:
 def _difference(recorded: Sequence[Effect], effects: Sequence[Effect]) -> str:
     for one, other in zip_longest(recorded, effects):
         if one is None or other is None or (one != other and not _is_equal(one, other)):
-            kinds = [getattr(effect, "event", effect) for effect in (one, other)]
+            kinds: list[object] = [getattr(effect, "event", effect) for effect in (one, other)]
             was, now = ("nothing" if kind is None else type(kind).__name__ for kind in kinds)
             return f"{was} is {'another one' if was == now else now}"
     return "nothing"

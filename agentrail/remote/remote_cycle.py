@@ -291,10 +291,10 @@ async def find_event(session: CycleSource, meant: MeantEvent) -> Event:
         kept = await _read_back(session, await _last_seq_of_ended(session))
         start = decide_beginning(kept)[0]
         of_cycle = [] if start is None else [one for one in kept if number_of(one) > start]
-        found = next(filter(meant.found, of_cycle), None)
-        if found is None:
-            raise
-        return found
+        for event in of_cycle:
+            if meant.found(event):
+                return event
+        raise
     is_coming = _is_coming(status)
     after = status.last_seq if is_coming else decide_beginning(await _read_back(session, status.last_seq))[0]
     if after is None:

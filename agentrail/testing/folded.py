@@ -176,7 +176,7 @@ class _Life:
             events |= dict(committed_events(walked.effects))
         return self._fault_of_events(events) or state_fault(self.state, state)
 
-    def _fault_of_events(self, events: Mapping[int, Event]) -> str | None:
+    def _fault_of_events(self, events: Mapping[int, object]) -> str | None:
         first = min(events, default=self._last_event + 1)
         for event in self._kept:
             assert event.meta is not None
@@ -349,7 +349,7 @@ def _seams(watched: FoldedSessions) -> tuple[Seam, ...]:
     )
 
 
-def _shown(event: Event | None) -> str:
+def _shown(event: object) -> str:
     return "nothing" if event is None else repr(event)[:_MAX_SHOWN]
 
 

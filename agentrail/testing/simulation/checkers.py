@@ -183,7 +183,7 @@ class GapFree(Checker):
     def __init__(self, eye: GodsEye | None = None) -> None:
         super().__init__(eye)
         self._last: dict[LineKey, int] = {}
-        self._events: dict[tuple[str, int], Event] = {}
+        self._events: dict[tuple[str, int], object] = {}
 
     def judge(self, line: LogLine) -> str | None:
         facts = line.facts

@@ -78,7 +78,7 @@ class _Shadow:
                 return f"record {record.seq} ({record.kind}): {said}"
         return None
 
-    def _compare(self, step: SessionStep | None, folded_events: Mapping[int, Event]) -> str | None:
+    def _compare(self, step: SessionStep | None, folded_events: Mapping[int, object]) -> str | None:
         for number, event in folded_events.items():
             lived = self._events.pop(number, event)
             if lived != event:
