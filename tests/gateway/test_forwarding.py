@@ -568,7 +568,7 @@ def test_an_order_of_another_kind_has_no_new_field():
 
 @pytest.mark.machine(32)
 @pytest.mark.parametrize(
-    "wire", [one for one in WIRES if one.name not in ("acp", "chat", "mcp")], ids=lambda one: one.name
+    "wire", [one for one in WIRES if one.name not in ("acp", "chat")], ids=lambda one: one.name
 )
 async def test_a_forwarded_stream_of_each_wire_has_a_terminal_frame(wire, hurry):
     """After the token of its client was revoked, in the shape of the wire."""

@@ -51,7 +51,7 @@ from agentrail.gateway.chat_routes import own_request
 from agentrail.gateway.error_responses import CallRefused, answer_to, refuse_call
 from agentrail.gateway.node_token import derived_key
 from agentrail.gateway.path_endpoint import LEFT_SECONDS, Gateway, RouteCall
-from agentrail.gateway.protocols.response_stream import ResponseStream, SseWire
+from agentrail.gateway.protocols.response_stream import ResponseStream, SseWire, break_of, watched_stream
 from agentrail.gateway.protocols.wire_calls import (
     check_decisions,
     own_session,
@@ -61,7 +61,6 @@ from agentrail.gateway.protocols.wire_calls import (
 )
 from agentrail.gateway.request_parser import check_id, named_by_client
 from agentrail.gateway.stream_watchdog import ForeignStream
-from agentrail.gateway.token_watcher import OpenStream
 from agentrail.host.admission import mint_session
 from agentrail.host.agent_profiles import AgentProfile, ProfileContext, options_of_profile
 from agentrail.host.hook_payloads import HandledResponse
@@ -434,7 +433,7 @@ async def _follow_to_end(
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             state = McpState(session_id=session.session_id, ref=ref, asked=digests)
             return shapes.input_required(state, questions)
-        stream = await _decide(call, session, digests, {one.id: await _elicit(ctx, one) for one in questions})
+        stream = await _decide(call, session, digests, await _elicit(call, ctx, questions))
     if not isinstance(end.event, AgentEnd):
         refuse_end(end)
     if tool.own is not None:
@@ -475,13 +474,20 @@ def _can_ask(ctx: _Context, *questions: McpQuestion) -> bool:
     return asks is not None and (asks.url is not None or all(one.url is None for one in questions))
 
 
-async def _elicit(ctx: _Context, question: McpQuestion) -> _Answer:
-    if question.url is not None:
-        result = await ctx.session.elicit_url(question.message, question.url, question.id, ctx.request_id)
-    else:
-        schema = question.form["requestedSchema"]
-        result = await ctx.session.elicit_form(question.message, schema, ctx.request_id)
-    return result.model_dump()
+async def _elicit(call: RouteCall, ctx: _Context, questions: Sequence[McpQuestion]) -> Mapping[str, _Answer]:
+    answers, scope = {}, trio.CancelScope()
+    stream = ForeignStream(scope.cancel)
+    with watched_stream(call, stream), scope:
+        for one in questions:
+            if one.url is not None:
+                result = await ctx.session.elicit_url(one.message, one.url, one.id, ctx.request_id)
+            else:
+                schema = one.form["requestedSchema"]
+                result = await ctx.session.elicit_form(one.message, schema, ctx.request_id)
+            answers[one.id] = result.model_dump()
+    if scope.cancelled_caught:
+        refuse_call(*break_of(stream.reason))
+    return answers
 
 
 async def _decide(
@@ -581,10 +587,7 @@ async def _listen(call: RouteCall, ctx: _Context, params: Any) -> _Answer:
                 nursery.start_soon(_publish, call, found[0], uri, bus, began[-1])
         for one in began:  # so that no change after the answer is missed
             await one.wait()
-        with (
-            call.gateway.opened()[1].watch_stream(stream),
-            call.gateway.open_calls.watched(OpenStream(call.head, call.principal, stream)),
-        ):
+        with watched_stream(call, stream):
             answer = await handler(ctx, params)
         nursery.cancel_scope.cancel(reason="the client listens no longer")
     return answer.model_dump(by_alias=True, exclude_none=True)

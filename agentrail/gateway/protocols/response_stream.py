@@ -4,7 +4,7 @@ Each response has its own subscription instead of a hub, because the frames of a
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Final, Generic
@@ -65,6 +65,10 @@ _BREAKS: Final[Mapping[DoneReason, tuple[str, str]]] = MappingProxyType(
 
 _NO_ONE: Final = "no user can be asked in this request"
 _LOST: Final = ("trimmed", "events of this session are kept no longer, and this response may be among them")
+
+
+def break_of(reason: DoneReason | None) -> tuple[str, str]:
+    return _BREAKS.get(reason or "failed", _BREAKS["failed"])
 
 
 def data_frame(frame: Frame) -> bytes:
@@ -150,9 +154,9 @@ class ResponseReader(WatchedStream, Generic[Own]):
         try:
             yield
         except (trio.EndOfChannel, StopAsyncIteration):
-            self._break_off("shutdown" if self._events.is_rested else "session_ended")
+            self._fail(*break_of("shutdown" if self._events.is_rested else "session_ended"))
         except SubscriberTooSlow:
-            self._break_off("slow_reader")
+            self._fail(*break_of("slow_reader"))
 
     def _lose(self) -> None:
         ref, snapshot = self.state.response.ref, self._events.snapshot
@@ -235,9 +239,6 @@ class ResponseReader(WatchedStream, Generic[Own]):
         finally:
             self._wait_scope = None
 
-    def _break_off(self, reason: DoneReason) -> None:
-        self._fail(*_BREAKS.get(reason, _BREAKS["failed"]))
-
     def _fail(self, code: str, reason: str) -> None:
         self._reject = None
         self.state = Bridged(fail_response(self.state.response, code, reason), self.state.own)
@@ -253,12 +254,12 @@ class ResponseReader(WatchedStream, Generic[Own]):
         return self.state.response.end is not None and not self._rejected()
 
     def finish(self, reason: DoneReason) -> None:
-        self._break_off(reason)
+        self._fail(*break_of(reason))
         self.wake()
 
     def fail(self) -> bytes:
         """Return the last frames of a stream that cannot be read any further."""
-        self._break_off("failed")
+        self._fail(*break_of("failed"))
         self._pending = []
         self._put_last("failed")
         return b"".join(self._pending)
@@ -269,6 +270,14 @@ class ResponseReader(WatchedStream, Generic[Own]):
 
 
 # --- writing
+
+
+@contextmanager
+def watched_stream(call: RouteCall, stream: WatchedStream, *, is_whole: bool = False) -> Iterator[None]:
+    """End a stream with the server and, unless its client gets a whole answer, with the token of its caller."""
+    judged = call.gateway.open_calls.watched(OpenStream(call.head, call.principal, stream))
+    with call.gateway.opened()[1].watch_stream(stream), nullcontext() if is_whole else judged:
+        yield
 
 
 @frozen(kw_only=True)
@@ -301,9 +310,7 @@ class ResponseStream(Generic[Own]):
         """Write the response to its end. Cancellation cuts a blocked connection."""
         async with self._open(call, self.wire) as reader:
             reader.on_cut = call.cut
-            one = OpenStream(call.head, call.principal, reader)
-            with call.gateway.open_calls.watched(one):
-                await call.while_there(partial(self._write_pieces, call, reader))
+            await call.while_there(partial(self._write_pieces, call, reader))
         if reader.reason is None:  # it was cut
             raise CallerLeft
 
@@ -312,7 +319,7 @@ class ResponseStream(Generic[Own]):
     ) -> tuple[tuple[Frame, ...], ResponseEnd]:
         """Return all frames of the response, for a client that wants no stream, and its end.
 
-        `stops` gets the frames so far, and returns whether the response pauses there.
+        `stops` is that of a stream in another format. It gets the frames so far, and returns whether the response pauses there.
         """
         frames: list[Frame] = []
 
@@ -320,7 +327,8 @@ class ResponseStream(Generic[Own]):
             frames.append(frame)
             return self.wire.encode(frame)
 
-        async with self._open(call, evolve(self.wire, encode=keep_frame)) as reader:
+        wire, is_whole = evolve(self.wire, encode=keep_frame), stops is None
+        async with self._open(call, wire, is_whole=is_whole) as reader:
             is_over = False
             while not is_over:
                 if stops is not None and await stops(frames, reader.state.response):
@@ -332,7 +340,9 @@ class ResponseStream(Generic[Own]):
         return tuple(frames), end
 
     @asynccontextmanager
-    async def _open(self, call: RouteCall, wire: SseWire[Own]) -> AsyncIterator[ResponseReader[Own]]:
+    async def _open(
+        self, call: RouteCall, wire: SseWire[Own], *, is_whole: bool = False
+    ) -> AsyncIterator[ResponseReader[Own]]:
         async with self.session.subscribe(after=self.after, buffer=RESPONSE_BUFFER) as subscription:
             reader = ResponseReader(
                 subscription,
@@ -347,8 +357,11 @@ class ResponseStream(Generic[Own]):
             if self.wire.on_disconnect == "abort":
                 call.on_left, call.request = partial(self._stop, reader), self.request
             is_away = partial(reader.finish, "store_unavailable")
-            watched = call.gateway.opened()[1].watch_stream(reader)
-            with told_of_outages(self.session, is_away), watched, reader.scope:
+            outages, ends = (
+                told_of_outages(self.session, is_away),
+                watched_stream(call, reader, is_whole=is_whole),
+            )
+            with outages, ends, reader.scope:
                 yield reader
 
     async def _reject(self, approvals: Sequence[str]) -> bool:

@@ -23,9 +23,11 @@ from agentrail.abc import Error, Ok
 from agentrail.commands import CommandRegistry
 from agentrail.commands.markdown import CommandFile, commands_of_files
 from agentrail.errors import RequestRefused
+from agentrail.gateway import token_watcher
 from agentrail.gateway.protocols import mcp_service
 from agentrail.gateway.tokens import TokenEntry, Tokens
 from agentrail.host import HandledResponse
+from agentrail.host.hook_payloads import Principal
 from agentrail.messages import Image
 from agentrail.plugins import HumanApproval
 from agentrail.runtime import journal_events
@@ -784,6 +786,64 @@ async def test_without_a_token_there_is_nothing():
         assert (await web.post("/mcp", rpc("tools/list", {}), headers=sent)).status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("mode", "waits_for"), [(MODES[0], "hang"), ("legacy", "hang"), ("legacy", "ask_name")]
+)
+async def test_a_call_ends_with_the_token_of_its_client(mode, waits_for, monkeypatch):
+    """With an error result that says so, also while it waits for an answer of its client. Its cycle goes on, as on all wires."""
+    monkeypatch.setattr(token_watcher, "EXPIRY_SECONDS", 0.01)
+    monkeypatch.setattr(token_watcher, "JUDGED_EVERY_SECONDS", 0.01)
+    known = {"ann": Principal(tenant_id="acme", user_id="ann")}
+    hang = HangingTool(name="hang")
+    desk = profile(ScriptedModel([calls((waits_for, {}))]), tools=[hang, tool(ask_name)])
+    auth = revocable(known)
+    async with served(desk, auth=auth) as web:
+        web.client.headers["authorization"] = "Bearer ann"
+        sent = {"accept": "application/json, text/event-stream"}
+        given = {"name": "desk", "arguments": {"prompt": "Go"}}
+        if mode == "legacy":
+            said = {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"elicitation": {"form": {}}},
+                "clientInfo": {"name": "t", "version": "1"},
+            }
+            opened = await web.post("/mcp", rpc("initialize", said), headers=sent)
+            sent["mcp-session-id"] = opened.headers["mcp-session-id"]
+            await web.post("/mcp", {"jsonrpc": "2.0", "method": "notifications/initialized"}, headers=sent)
+        ended: list[dict[str, Any]] = []
+
+        async def ask() -> None:
+            if mode == "legacy":
+                response = await web.post("/mcp", rpc("tools/call", given), headers=sent)
+                lines = [line[6:] for line in response.text.splitlines() if line.startswith("data: ")]
+                ended.append(json.loads(lines[-1]))
+            else:
+                ended.append(await call(web))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            sessions = web.host.supervisor.sessions
+            await until(lambda: sessions(scope="acme"))
+            (session,) = sessions(scope="acme")
+            while waits_for == "ask_name" and not (await session.status()).all_questions:  # noqa: ASYNC110 - no client is told
+                await trio.sleep(0.01)
+            if waits_for == "hang":
+                await hang.started.wait()
+            known.clear()
+        result = ended[0]["result"]
+        assert (result["isError"], result["structuredContent"]["code"]) == (True, "unauthorized")
+        assert ((await session.status()).phase, hang.stopped) == ("executing_tools", 0)
+
+
+def revocable(known: dict[str, Principal]) -> Any:
+    """An `auth` that knows these tokens now."""
+
+    def find(headers: Any) -> Principal | None:
+        return known.get(headers.get("authorization", "").removeprefix("Bearer "))
+
+    return find
+
+
 async def test_one_caller_has_so_many_connections_of_the_older_revision(monkeypatch):
     """One more ends the one that was unused for the longest time. Others and their connections are left alone."""
     monkeypatch.setattr(mcp_service, "MAX_CONNECTIONS_OF_EACH", 2)
@@ -877,6 +937,30 @@ async def test_a_server_that_goes_down_ends_each_call_once(mode):
         await hang.started.wait()
         web.stop.set()
     assert results[0].structured_content["code"] in ("draining", "aborted")
+
+
+async def test_a_server_that_goes_down_ends_a_call_whose_client_is_asked():
+    """With an error result too: in the older revision the call waits for the answer to a form."""
+    asked, results = trio.Event(), []
+
+    async def think(_context: Any, _params: Any) -> Any:
+        asked.set()
+        await trio.sleep_forever()
+
+    desk = profile(ScriptedModel([calls(("ask_name", {}))]), tools=[tool(ask_name)])
+    async with (
+        served(desk, drain_timeout=0.05) as web,
+        connected(web, "legacy", elicitation_callback=think) as client,
+        trio.open_nursery() as nursery,
+    ):
+
+        async def ask() -> None:
+            results.append(await client.call_tool("desk", {"prompt": "Go"}))
+
+        nursery.start_soon(ask)
+        await asked.wait()
+        web.stop.set()
+    assert results[0].structured_content["code"] == "draining"
 
 
 async def test_a_notification_cancels_a_call_of_the_older_revision():
