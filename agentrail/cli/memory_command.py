@@ -228,7 +228,7 @@ def _forget_some(store: RecallStore, place: MemoryPlace, ids: Sequence[str]) -> 
 
 
 def _show(found: Sequence[MemoryEntry], place: MemoryPlace, *, as_json: bool) -> Exit:
-    for line in json_lines(found) if as_json else text_lines(found):
+    for line in map(json.dumps, map(json_of_memory, found)) if as_json else text_lines(found):
         say(line)
     if not found:
         write_error(f"{_whose(place, 'are')} no matching memories.")
@@ -249,11 +249,6 @@ def text_lines(found: Sequence[MemoryEntry]) -> Iterator[str]:
 
 _LAST_MS: Final = 253_402_300_799_000
 """The last second of the year 9999. `datetime` has no later dates."""
-
-
-def json_lines(found: Sequence[MemoryEntry]) -> Iterator[str]:
-    for one in found:
-        yield json.dumps(json_of_memory(one))
 
 
 @contextmanager

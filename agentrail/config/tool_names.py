@@ -94,11 +94,8 @@ def translate_tools(
 def _translated(rule: str, pattern: Callable[[str, str], str]) -> Iterator[tuple[str, None]]:
     match = _TOOL.fullmatch(rule)
     name, given = ("", None) if match is None else (match[1], match[2])
-    for ours in TRANSLATED_TOOLS.get(name, (name,) if is_tool_name(name) else ()):
+    is_ours = name in OUR_TOOLS or name.startswith("mcp__") or "*" in name
+    for ours in TRANSLATED_TOOLS.get(name, (name,) if is_ours else ()):
         inside = "" if given is None else pattern(ours, given[1:-1])
         # A pattern that matches everything is dropped: `Bash(*)`.
         yield (ours if inside.strip() in {"", "*", ":*"} else f"{ours}({inside})"), None
-
-
-def is_tool_name(name: str) -> bool:
-    return name in OUR_TOOLS or name.startswith("mcp__") or "*" in name

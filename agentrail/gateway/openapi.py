@@ -111,7 +111,9 @@ def stream_frame() -> dict[str, Any]:
 def add_frames(schemas: dict[str, Any], commands: Mapping[str, SocketCommand]) -> None:
     schemas["StreamFrame"] = stream_frame()
     for name, kind in OF_CLIENT.items():
-        _put_type(schemas[kind.__name__], name)
+        schema = schemas[kind.__name__]
+        schema["properties"] = {"type": {"enum": [name]}, **schema["properties"]}
+        schema["required"] = ["type", *schema.get("required", ())]
     for name, command in commands.items():
         schemas[_name_of(name)] = _command(name, command, schemas)
     asked = {name: kind.__name__ for name, kind in OF_CLIENT.items()} | {
@@ -173,11 +175,6 @@ _CLIENT_ID: Final[dict[str, Any]] = {
     "description": "The client's own id of the command, which makes a retry safe.",
     "anyOf": [{"type": "string", "minLength": 1, "maxLength": 128}, {"type": "null"}],
 }
-
-
-def _put_type(schema: dict[str, Any], name: str) -> None:
-    schema["properties"] = {"type": {"enum": [name]}, **schema["properties"]}
-    schema["required"] = ["type", *schema.get("required", ())]
 
 
 def _one_of(words: str, names: Mapping[str, str]) -> dict[str, Any]:

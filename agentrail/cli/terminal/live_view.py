@@ -27,7 +27,7 @@ from agentrail.cli.terminal.editor import (
     size_of_terminal,
 )
 from agentrail.cli.terminal.key_bindings import SentLine
-from agentrail.cli.terminal.styles import Ink, Rows, decide_ink
+from agentrail.cli.terminal.styles import Rows, decide_ink
 from agentrail.events import Event
 
 # Output to stderr, held back while a screen is open: a log line among an editor's rows makes both unreadable.
@@ -149,10 +149,6 @@ _MAX_WAITING_ROWS: Final = 5_000
 _LOG_LINES: Final = 200
 """Maximum log lines shown in one frame."""
 _SWITCH_SECONDS: Final = 0.0005
-
-
-def ink_of_process() -> Ink:
-    return decide_ink(os.environ, width=size_of_terminal()[0], encoding=sys.stdout.encoding or "")
 
 
 class TerminalView:
@@ -308,7 +304,7 @@ async def open_terminal_view(
     before = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_SECONDS)
     try:
-        ink = ink_of_process()
+        ink = decide_ink(os.environ, width=size_of_terminal()[0], encoding=sys.stdout.encoding or "")
         view = TerminalView(Picture(ink=ink), Typing(ink, KnownNames(files=files), history, interrupt))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(view.serve)  # noqa: ASYNC113 - it is awaited below

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Generic, Literal, TypeAlias, TypeVar
 
@@ -249,7 +250,7 @@ def encode_said(said: FromProcess | InputEnd | Mapping[str, object]) -> bytes:
     try:
         return msgspec.json.encode(said)
     except UnicodeEncodeError:
-        return msgspec.json.encode(mended(msgspec.to_builtins(said), _without_halves))
+        return msgspec.json.encode(mended(msgspec.to_builtins(said), partial(_HALVES.sub, "\ufffd")))
 
 
 # --- bytes
@@ -265,10 +266,6 @@ _HALVES: Final = re.compile("[\ud800-\udfff]")
 def encode_answer(facts: Facts, result: object) -> bytes:
     """Encode an answer. Bytes of a name that are not UTF-8 become U+FFFD."""
     return encode_said({"facts": facts, "result": result})
-
-
-def _without_halves(text: str) -> str:
-    return _HALVES.sub("\ufffd", text)
 
 
 def encode_request(request: WireRequest) -> bytes:
