@@ -132,15 +132,15 @@ class NotRemoteCalls:
         """Not available: tool sources are code."""
         refuse_code("report_tool_source")
 
-    async def attach_plugin(self, *_: object) -> NoReturn:
+    async def attach_plugin(self, *_: object, **__: object) -> NoReturn:
         """Not available: plugins are code."""
         refuse_code("attach_plugin")
 
-    async def detach_plugin(self, *_: object) -> NoReturn:
+    async def detach_plugin(self, *_: object, **__: object) -> NoReturn:
         """Not available: plugins are code."""
         refuse_code("detach_plugin")
 
-    async def reload_plugin(self, *_: object) -> NoReturn:
+    async def reload_plugin(self, *_: object, **__: object) -> NoReturn:
         """Not available: plugins are code."""
         refuse_code("reload_plugin")
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from agentrail import errors, websockets
-from agentrail.errors import AgentrailError, OptionError, RemoteRefused
+from agentrail.errors import AgentrailError, NotRemote, OptionError, RemoteRefused
 from agentrail.gateway.error_responses import ERROR_ANSWERS, answer_to
 from agentrail.gateway.socket_frames import refusal_frame
 from agentrail.remote.dialer import address_of, decide_after, reconnect_seconds
@@ -305,6 +305,28 @@ REMOTE_ONLY = {"wait_for_request", "cancel_request", "commands", "run_command", 
 
 def public(kind):
     return {name for name in dir(kind) if not name.startswith("_")}
+
+
+def refused_calls():
+    """The calls without a remote form."""
+    return sorted(name for name in public(NotRemoteCalls) if inspect.isfunction(getattr(Session, name)))
+
+
+@pytest.mark.parametrize("name", refused_calls())
+async def test_a_call_without_a_remote_form_says_so_however_it_is_called(name):
+    """With all arguments by keyword where the local call takes them so, and with all of them by position where it does."""
+    _, *there = inspect.signature(getattr(Session, name)).parameters.values()
+    by_name = {one.name: "x" for one in there if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
+    by_place = ["x" for one in there if one.kind in (one.POSITIONAL_OR_KEYWORD, one.VAR_POSITIONAL)]
+
+    async def call(*places, **names):
+        made = getattr(NotRemoteCalls(), name)(*places, **names)
+        return await made if inspect.isawaitable(made) else made
+
+    with pytest.raises(NotRemote, match=name):
+        await call(**by_name)
+    with pytest.raises(NotRemote, match=name):
+        await call(*by_place)
 
 
 @pytest.mark.host("H-077")
