@@ -42,7 +42,7 @@ from agentrail.host.identity import fault_of_name, fault_of_session_id
 from agentrail.host.listed_session import SESSION_PHASES
 from agentrail.host.quotas import Limits
 from agentrail.structs import converter_of
-from agentrail.wire.operations import RespondBody
+from agentrail.wire.operations import MAX_SENTENCE_CHARACTERS, MAX_WORD_CHARACTERS, RespondBody
 from agentrail.wire.rows import MAX_ROWS, OUTCOMES_OF_ROWS, RowFilter
 from agentrail.wire.server_frames import MAX_CURSOR
 
@@ -238,9 +238,6 @@ MAX_JSON_TEXTS: Final = 100_000
 """Limit on the strings of a body, including keys, because each one is created while other tasks wait."""
 
 _UTF_8: Final = frozenset({"charset=utf-8", 'charset="utf-8"', "charset=utf8", 'charset="utf8"'})
-
-MAX_WORD_CHARACTERS: Final = 128
-MAX_SENTENCE_CHARACTERS: Final = 2_000
 
 B = TypeVar("B", bound=msgspec.Struct)
 

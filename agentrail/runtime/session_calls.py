@@ -29,7 +29,6 @@ from agentrail.runtime.arguments import (
     fault_of_user,
     fault_of_via,
     fault_of_wait,
-    refuse,
 )
 from agentrail.runtime.file_restore import Rewound
 from agentrail.runtime.journal_state import (
@@ -189,14 +188,12 @@ class SessionCalls(Unique):
                 `wait` was.
 
         Raises:
-            OptionError: Your move: `kill_tools` is not one of the three, `ref` is empty, or an argument has the wrong type.
+            OptionError: Your move: `kill_tools` is not one of the three, `ref` is empty or has more than 128 characters, the reason
+                has more than 2,000, or an argument has the wrong type.
             SessionDown: The session has ended.
 
         Cancellation: Only the receipt is lost. The abort continues.
         """
-        # As on a server. It would stop nothing, and its caller would take the receipt for that of the running cycle.
-        is_empty = isinstance(ref, str) and not ref.strip()
-        refuse("ref is empty: omit it, or give the ref of a prompt" if is_empty else None)
         return await self._call(
             operations.ABORT,
             reason=reason,
@@ -235,7 +232,7 @@ class SessionCalls(Unique):
             reason: Human-readable. Included in `CompactStart`.
 
         Raises:
-            OptionError: Your move: the reason is not text.
+            OptionError: Your move: the reason is not text, or has more than 2,000 characters.
             SessionDown: The session has ended.
 
         Cancellation: The compaction continues, and only an abort stops it. Returns when the request has been recorded.
@@ -515,7 +512,7 @@ class SessionCalls(Unique):
 
         Raises:
             ReplyTimeout: The time limit expired. The session is still ending.
-            OptionError: Your move: the reason is not text, or the time is out of range.
+            OptionError: Your move: the reason is not text or too long (see `compact`), or the time is out of range.
             CallingSelf: Your move: a tool of this session stopped it.
             SessionDown: The session had already ended.
 
@@ -536,6 +533,8 @@ def check_arguments(operation: operations.Operation[Any], given: Mapping[str, ob
         value = given[name]
         if type(value) not in plain and (fault := check(value)) is not None:
             faults = [*(faults or ()), fault]
+    if (fault := operations.fault_of_reason(given.get("reason"))) is not None:
+        faults = [*(faults or ()), fault]
     if operation.agree is not None:
         faults = [*(faults or ()), *[one for one in operation.agree(given) if one is not None]]
     OptionError.raise_for(faults)

@@ -34,6 +34,16 @@ from agentrail.structs import Value
 
 R = TypeVar("R")
 
+MAX_WORD_CHARACTERS: Final = 128
+"""Limit on the ids in a call."""
+MAX_SENTENCE_CHARACTERS: Final = 2_000
+"""Limit on the reason of a call."""
+
+
+def fault_of_reason(reason: object) -> str | None:
+    is_long = isinstance(reason, str) and len(reason) > MAX_SENTENCE_CHARACTERS
+    return f"reason has more than {MAX_SENTENCE_CHARACTERS:,} characters" if is_long else None
+
 
 def _is_no_one(_: AgentrailError) -> bool:
     return False
@@ -210,8 +220,17 @@ class AbortArguments(Value, frozen=True, kw_only=True):
     ref: str | None = None
 
 
+def _faults_of_abort(given: Mapping[str, object]) -> Iterable[str]:
+    # Without them it would stop nothing, and its receipt would look like that of the running cycle.
+    ref = given["ref"]
+    if isinstance(ref, str) and not ref.strip():
+        yield "ref is empty: omit it, or give the ref of a prompt"
+    if isinstance(ref, str) and len(ref) > MAX_WORD_CHARACTERS:
+        yield f"ref has more than {MAX_WORD_CHARACTERS} characters"
+
+
 ABORT: Final[Operation[AbortReceipt]] = Operation(
-    name="abort", takes=AbortArguments, signal=AbortCycle, gives=AbortReceipt
+    name="abort", takes=AbortArguments, agree=_faults_of_abort, signal=AbortCycle, gives=AbortReceipt
 )
 
 

@@ -369,6 +369,34 @@ async def test_an_abort_of_a_prompt_without_a_ref_is_refused(wrong, autojump_clo
     assert settled
 
 
+LONG = "x" * 2_001
+TOO_LONG = {
+    "abort": lambda session: session.abort(LONG),
+    "abort_tool": lambda session: session.abort_tool("c-1", LONG),
+    "compact": lambda session: session.compact(LONG),
+    "decline": lambda session: session.decline("q-1", LONG),
+    "reject": lambda session: session.reject("a-1", LONG),
+    "stop": lambda session: session.stop(LONG),
+    "ref": lambda session: session.abort(ref="r" * 129),
+}
+
+
+@pytest.mark.parametrize("call", TOO_LONG)
+async def test_a_text_that_a_server_refuses_as_too_long_is_refused_here_too(call, autojump_clock):
+    """A call with it did its work in this process, and failed over a network. One of the greatest length is taken by both."""
+
+    async def scenario(session):
+        kind, said, _ = await told(partial(TOO_LONG[call], session))
+        return kind, said, await session.abort(LONG[1:], ref="r" * 128)
+
+    kind, said, receipt = await same_outcomes(scenario)
+    assert kind is OptionError
+    assert said == (
+        "ref has more than 128 characters" if call == "ref" else "reason has more than 2,000 characters"
+    )
+    assert receipt.settled
+
+
 @pytest.mark.parametrize("wrong", ["", " ", "x" * 129], ids=["empty", "blank", "long"])
 async def test_a_model_that_cannot_exist_is_not_found(wrong, autojump_clock):
     """A server refuses such a text before it looks for the model. The error is that of an unknown one."""

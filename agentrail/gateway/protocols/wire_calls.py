@@ -42,6 +42,7 @@ from agentrail.runtime.event_subscription import number_of
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_rows import faults_of_edit
+from agentrail.wire import operations
 from agentrail.wire.operations import AnswerBody, ApproveArguments, DeclineBody, RejectBody, RespondBody
 
 _MAX_ANSWERS: Final = 1_000  # of each tenant
@@ -116,6 +117,10 @@ def check_decisions(session: Session, decisions: Iterable[ClientDecision]) -> No
                 check_size(ref, text)
             case RespondBody(response=response) if (fault := fault_of_response(response)) is not None:
                 refuse_wire_call(WireRefusal(code="invalid_response", message=fault))
+            case RejectBody() | DeclineBody() if (
+                fault := operations.fault_of_reason(one.reason)
+            ) is not None:
+                refuse_wire_call(WireRefusal(code="field_invalid", message=fault))
             case _:
                 pass
 

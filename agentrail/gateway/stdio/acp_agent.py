@@ -41,6 +41,7 @@ from agentrail.runtime.rule_queries import read_always_rules
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.tools.mcp.server_options import McpServer
+from agentrail.wire import operations
 from agentrail.wire.operations import ApproveArguments, DeclineBody, RejectBody, RespondBody
 
 EDITOR: Final = Principal(tenant_id="local", user_id="local")
@@ -175,7 +176,9 @@ class AcpAgent:
                     try:
                         await self._host.respond(session.session_id, ref, response, EDITOR)
                     except YourMove as refused:  # the editor has closed its form, and sends no other answer
-                        await session.decline(ref, f"{refused}", user=user)
+                        await session.decline(
+                            ref, f"{refused}"[: operations.MAX_SENTENCE_CHARACTERS], user=user
+                        )
                 case DeclineBody(ref=ref):
                     await session.decline(ref, user=user)
                 case _:

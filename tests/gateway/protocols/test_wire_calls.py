@@ -109,6 +109,23 @@ async def test_an_approval_is_not_applied_beside_a_result_that_is_refused():
             assert (response.status_code, len(shell.calls)) == (status, int(status == 200))
 
 
+async def test_an_approval_is_not_applied_beside_a_reason_that_is_too_long():
+    """The session would refuse the rejection after it had applied the approval. The same limit holds on every path."""
+    both = calls(("shell", {"command": "ls"}), ("shell", {"command": "pwd"}))
+    shell = RecordingTool(name="shell")
+    profiles = [profile(ScriptedModel([both, says("Done.")]), tools=[shell], plugins=[HumanApproval])]
+    async with serving(None, profiles=profiles) as web:
+        asked = await post(web, user("Hi"))
+        approved = decided(asked, approved=True)
+        for characters, status in ((2_001, 422), (2_000, 200)):
+            rejected = decided(asked, approved=False, place=1, reason="x" * characters)
+            chat = {"id": "c1", "messages": [user("Hi"), assistant(asked, approved, rejected)]}
+            response = await web.post("/ai-ui/desk", chat)
+            if status == 422:
+                error_of(response, 422, "field_invalid")
+            assert (response.status_code, len(shell.calls)) == (status, int(status == 200))
+
+
 TRACE = TraceContext(traceparent=f"00-{'a' * 32}-{'b' * 16}-01", tracestate="vendor=x")
 MESSAGES = {
     "ai-ui": ("/ai-ui/desk", {"id": "c1", "messages": [user("Hi")]}, {}),
