@@ -1,6 +1,6 @@
 """One-line notices about a session: everything except the model's text and results of calls."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, assert_never
 
@@ -147,7 +147,8 @@ def notice_of(event: Event) -> str | None:  # one arm per kind: mypy reports a m
         case events.SessionRestarted(reason=reason):
             return f"the session crashed and was restarted: {reason}"
         case events.SessionRecovered(decisions=decisions):
-            return show_recovery(decisions)
+            told = "; ".join(map(show_decision, decisions))
+            return f"the session was interrupted and resumed: {told}" if told else None
         case events.SessionParked(reason=reason):
             return f"the session crashed too often and was given up: {reason}"
         case events.SignalQuarantined(error=error):
@@ -211,13 +212,6 @@ def is_for_user(event: Event) -> bool:
     """Whether an event asks the user, or prepares a question."""
     is_asked = isinstance(event, events.PluginEvent) and event.name == "permission_asked"
     return is_asked or isinstance(event, events.ApprovalRequired | events.AskUser)
-
-
-def show_recovery(decisions: Sequence[RecoveryDecision]) -> str | None:
-    """Return the outcome of work interrupted by a crash, or None if there was none."""
-    if not decisions:
-        return None
-    return f"the session was interrupted and resumed: {'; '.join(map(show_decision, decisions))}"
 
 
 def show_decision(decision: RecoveryDecision) -> str:

@@ -81,10 +81,11 @@ class Limits:
 
     def __attrs_post_init__(self) -> None:
         faults = [
-            f"{name} is {repr_of(value):.80}: expected a whole number from {least}{_up_to(most)}"
+            f"{name} is {repr_of(value):.80}: expected a whole number from {least}{up_to}"
             for name, value in attrs.asdict(self, recurse=False).items()
             if name not in _DOLLARS
             for least, most in [_BOUNDS.get(name, (1, math.inf))]
+            for up_to in ["" if most == math.inf else f" to {most}"]
             if type(value) is not int or not least <= value <= most
         ]
         faults += faults_of_fields(self, Limits, *_DOLLARS)
@@ -102,10 +103,6 @@ _BOUNDS: Final[dict[str, tuple[int, float]]] = {
     "max_json_depth": (1, MAX_LEVELS),
 }
 """Valid ranges of limits other than "any whole number >= 1". File systems limit names to 255 bytes."""
-
-
-def _up_to(most: float) -> str:
-    return "" if most == math.inf else f" to {most}"
 
 
 HOST_LIMITS: Final[Mapping[str, int | None]] = MappingProxyType(

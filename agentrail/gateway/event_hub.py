@@ -344,12 +344,10 @@ class Hubs:
                 self._has_readers = trio.Event()
                 await self._has_readers.wait()
             now = trio.current_time()
-            await trio.sleep_until(max(self._next_look(now), now + TICK_SECONDS))
+            silent = [reader.last_at + self._heartbeat for reader in self._all if reader.is_waiting]
+            next_look = min([*silent, now + min(CHECK_SECONDS, self._heartbeat)])
+            await trio.sleep_until(max(next_look, now + TICK_SECONDS))
             await self._look()
-
-    def _next_look(self, now: float) -> float:
-        silent = [reader.last_at + self._heartbeat for reader in self._all if reader.is_waiting]
-        return min([*silent, now + min(CHECK_SECONDS, self._heartbeat)])
 
     async def _look(self) -> None:
         now = trio.current_time()

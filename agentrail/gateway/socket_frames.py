@@ -261,20 +261,16 @@ def _check_id_of_frame(plain: Mapping[str, Any]) -> None:
 # --- to the client
 
 
-def limits_told(limits: Limits) -> SocketLimits:
-    return SocketLimits(
-        frame_bytes=limits.max_frame_bytes,
-        subscriptions=limits.max_subscriptions,
-        commands_per_second=limits.commands_per_second,
-    )
-
-
 def welcome_frame(heartbeat_seconds: float, limits: Limits, *, version: str, instance: str) -> bytes:
     return encode_plain(
         Welcome(
             protocol=PROTOCOL,
             heartbeat=heartbeat_seconds,
-            limits=limits_told(limits),
+            limits=SocketLimits(
+                frame_bytes=limits.max_frame_bytes,
+                subscriptions=limits.max_subscriptions,
+                commands_per_second=limits.commands_per_second,
+            ),
             version=version,
             instance=instance,
         )

@@ -69,7 +69,8 @@ class OutputWindow:
         """Return the text and its counts. Call this after the end of the output."""
         self._keep(self._text.finish())
         kept = self._head + self._tail
-        if not self._dropped_bytes and len(kept) <= MAX_SHOWN_BYTES and _count_lines(kept) <= MAX_SHOWN_LINES:
+        lines = kept.count(b"\n") + (not kept.endswith(b"\n"))
+        if not self._dropped_bytes and len(kept) <= MAX_SHOWN_BYTES and lines <= MAX_SHOWN_LINES:
             return kept.decode(), 0
         # If nothing has been dropped yet, `_head` may be empty, and the beginning is in `_tail`.
         head = first_part(self._head or bytes(self._tail))
@@ -118,10 +119,6 @@ def last_part(data: bytes) -> bytes:
             begin = data.find(b"\n", earliest - 1, -1) + 1 if earliest else 0
             return data[begin or earliest :]
     return data[start + 1 :]
-
-
-def _count_lines(data: bytes) -> int:
-    return data.count(b"\n") + (not data.endswith(b"\n"))
 
 
 # The whole output, in a file once it is too long to be shown.

@@ -186,7 +186,8 @@ class Commands:
     ) -> ExecuteResult:
         confined = confinement.mode == "bubblewrap"
         before = await outside.offload(self._files.find_protected)
-        name = f"{_output_name(options.output_name)}.txt"
+        wanted = options.output_name or ""
+        name = f"{wanted if _OUTPUT_NAME.fullmatch(wanted) else outside.ids(8)}.txt"
         wrapped = self._rules.limits.wrap(
             argv, timeout_seconds=options.timeout_seconds, confined=confined, staying=confined
         )
@@ -297,7 +298,3 @@ def check_command(command: str) -> Refusal | None:
         return None
     message = "The command contains a NUL or a lone surrogate. Leave it out."
     return Refusal(code="invalid_command", message=message)
-
-
-def _output_name(wanted: str | None) -> str:
-    return wanted if wanted is not None and _OUTPUT_NAME.fullmatch(wanted) else outside.ids(8)
