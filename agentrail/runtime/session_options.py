@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, TypeGuard, get_args
 
 import attrs
+import msgspec
 from attrs import field, frozen
 
 from agentrail.abc import ContextProvider, Provider, Sandbox, Tool, ToolServer
@@ -363,6 +364,17 @@ def _depth(name: str, value: object) -> list[str]:
     return []
 
 
+def _unicode(name: str, value: object) -> list[str]:
+    # Also without a store, which could not keep it.
+    try:
+        msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return [f"{name} contains a lone surrogate, which UTF-8 cannot encode: remove it"]
+    except (TypeError, ValueError, RecursionError):
+        pass  # no JSON, which is reported elsewhere
+    return []
+
+
 def _provider_opts(name: str, value: object) -> list[str]:
     if isinstance(value, Mapping):
         return []
@@ -444,7 +456,10 @@ def _agents(name: str, value: object) -> list[str]:
     faults: list[str] = []
     for one in value:
         if isinstance(one, Agent):
-            faults += [f"agent {one.name!r}: {fault}" for fault in _tools("tools", one.tools or ())]
+            texts = [fault for name in _TEXTS_OF_AGENT for fault in _unicode(name, getattr(one, name))]
+            faults += [
+                f"agent {one.name!r}: {fault}" for fault in (*_tools("tools", one.tools or ()), *texts)
+            ]
         else:
             faults.append(f"{name} has {repr_of(one):.200}: expected Agent(name=…, description=…)")
     names = [one.name for one in value if isinstance(one, Agent)]
@@ -505,6 +520,7 @@ def _unknown(name: str) -> str:
 
 _flag: Final = _must(lambda value: isinstance(value, bool), "True or False")
 _id: Final = _must(_is_id, "1 to 128 of A-Z a-z 0-9 . _ : -")
+_TEXTS_OF_AGENT: Final = ("description", "system_prompt", "user_data", "replace_sections")
 _BY_OPTION: Final[tuple[tuple[str, _Check], ...]] = (
     (
         "model",
@@ -579,6 +595,8 @@ _BY_OPTION: Final[tuple[tuple[str, _Check], ...]] = (
     ("tool_timeout_seconds", _must(partial(is_amount, above_zero=True), "a finite number above 0")),
     ("approval_timeout_seconds", _must(is_amount, "a finite number from 0")),
     ("restart", _one_of(*_RESTARTS, written=f"one of {', '.join(_RESTARTS)}")),
+    *((name, _unicode) for name in ("system_prompt", "user_data", "replace_sections")),
+    *((name, _unicode) for name in ("immune_tools", "messages", "response_format")),
 )
 """The checks of each option, in the order in which faults are reported. An option can have several."""
 _DEFAULTS: Final = {attribute.name: attribute.default for attribute in attrs.fields(SessionOptions)}

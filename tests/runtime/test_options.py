@@ -9,12 +9,16 @@ import attrs
 import pytest
 
 import agentrail
+from agentrail import Agent
 from agentrail.core.policy.prompt_settings import SETTINGS
 from agentrail.errors import OptionError
+from agentrail.messages import Text, UserMessage
 from agentrail.providers.options import ProviderOptions
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_options import OTHER_WORDS, SessionOptions, make_options
 from agentrail.sandboxes.memory import MemorySandbox
+from agentrail.stores.memory import MemoryStore
+from agentrail.testing import supervisors
 from agentrail.wire.sandbox_address import ADDRESS_FORMS
 from tests.runtime.rig import saying
 from tests.thinned import each
@@ -36,6 +40,36 @@ async def test_all_faults_are_named_at_once(supervisor):
         "max_turns is 0",
     ]
     assert supervisor.sessions() == ()
+
+
+HALF = "a\ud800"
+
+
+@pytest.mark.parametrize("has_store", [False, True])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"system_prompt": HALF},
+        {"user_data": {HALF: 1}},
+        {"user_data": {"a": [HALF]}},
+        {"replace_sections": {"base": HALF}},
+        {"immune_tools": [HALF]},
+        {"messages": [UserMessage(content=(Text(text=HALF),))]},
+        {"response_format": {"type": "object", "properties": {HALF: {"type": "string"}}}},
+        {"agents": [Agent(name="a", description=HALF)]},
+        {"agents": [Agent(name="a", description="Helps.", system_prompt=HALF)]},
+        {"agents": [Agent(name="a", description="Helps.", user_data={HALF: 1})]},
+        {"agents": [Agent(name="a", description="Helps.", replace_sections={"base": HALF})]},
+    ],
+)
+async def test_half_of_a_character_is_refused_with_and_without_a_store(given, has_store):
+    """A session with it could not be stored later, and a text of an agent raised `UnicodeEncodeError`."""
+    async with supervisors.open_nameless(store=MemoryStore() if has_store else None) as supervisor:
+        with pytest.raises(OptionError, match="contains a lone surrogate") as caught:
+            await supervisor.start_session(model=saying("Hello."), **given)
+        assert len(caught.value.faults) == 1
+        numbers = {"user_data": {"n": 10**400, "o": (1.5, None, True)}, "system_prompt": "\U0001f600"}
+        await supervisor.start_session(model=saying("Hello."), **numbers)
 
 
 async def test_a_directory_that_was_removed_is_named(supervisor, tmp_path, monkeypatch):
