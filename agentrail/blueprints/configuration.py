@@ -125,8 +125,8 @@ class Configuration:
             if skill.is_trusted:
                 return skill
             path = None if directory is None else path_of_skill(skill, directory)
-            known = path is not None and listed.trusts_skill(str(directory), path, skill.digest)
-            return attrs.evolve(skill, is_trusted=self.trust_project or known)
+            known = path and listed.directories.get(str(directory), {}).get(path) == skill.digest
+            return attrs.evolve(skill, is_trusted=self.trust_project or bool(known))
 
         return trusted
 

@@ -192,7 +192,8 @@ def _import_conversation() -> Hold:
 async def open_terminal(
     order: ChatOrder, interrupt: Callable[[], None]
 ) -> AsyncIterator["TerminalView | None"]:
-    if not decide_editor(is_terminal=os.isatty(0) and os.isatty(1), term=os.environ.get("TERM", "")):
+    # Lines are edited on a screen, in a terminal that supports escape sequences.
+    if not (os.isatty(0) and os.isatty(1)) or os.environ.get("TERM", "") in {"", "dumb"}:
         yield None
         return
     # Imported here: pipes and `--help` need not wait for it.
@@ -202,11 +203,6 @@ async def open_terminal(
     history = None if order.keeping.store == "memory:" else _history_file(order)
     async with open_terminal_view(files_to_complete(order.choices.cwd), history, interrupt) as view:
         yield view
-
-
-def decide_editor(*, is_terminal: bool, term: str) -> bool:
-    """Return whether lines are edited on a screen: in a terminal that supports escape sequences."""
-    return is_terminal and term not in {"", "dumb"}
 
 
 def _history_file(order: ChatOrder) -> Path | None:

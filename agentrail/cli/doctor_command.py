@@ -134,7 +134,8 @@ def _look_at_file(path: Path) -> tuple[Finding, ...]:
         size = sum(one.stat().st_size for one in (path, *beside(path)) if one.exists())
         pid = writer_of(path)
         by = f", written by process {pid}" if pid is not None else ""
-        text = f"{path}: {len(sessions)} sessions, {show_bytes(size)}, not damaged{by}"
+        shown = f"{size / 1_000_000:.1f} MB" if size >= 1_000_000 else f"{size / 1000:.1f} kB"  # noqa: PLR2004 - a million
+        text = f"{path}: {len(sessions)} sessions, {shown}, not damaged{by}"
         return (Finding(name="store", verdict="good", text=text), *activity)
     place = _nearest(path.parent)
     if not (place.is_dir() and os.access(place, os.W_OK | os.X_OK)):
@@ -178,10 +179,6 @@ def look_at_fsync(directory: Path, *, stopwatch: Callable[[], float] = time.perf
         return Finding(name="fsync", verdict="good", text=text)
     remedy = "each prompt waits for it: keep sessions on a faster disk, with --data-dir"
     return Finding(name="fsync", verdict="absent", text=f"slow: {text}", remedy=remedy)
-
-
-def show_bytes(size: int) -> str:
-    return f"{size / 1_000_000:.1f} MB" if size >= 1_000_000 else f"{size / 1000:.1f} kB"  # noqa: PLR2004 - a million
 
 
 # The report.

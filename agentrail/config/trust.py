@@ -24,9 +24,6 @@ class TrustList:
         known = self.directories.get(directory)
         return known is not None and _of_files(known) == _of_files(digests)
 
-    def trusts_skill(self, directory: str, path: str, digest: str) -> bool:
-        return self.directories.get(directory, {}).get(path) == digest
-
     def with_directory(self, directory: str, digests: Digests) -> "TrustList":
         return TrustList(directories={**self.directories, directory: dict(digests)})
 

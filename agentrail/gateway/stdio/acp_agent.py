@@ -147,7 +147,8 @@ class AcpAgent:
             frame = acp.question_request(found.view, call_id, asked)
         else:
             await self._connection.send(acp.said_in_words(found.view.session_id, question_words(asked)))
-            found.ask_in_words(asked)
+            found.words.append(asked)  # a later prompt answers it
+            found.changed()
             return
         if frame["id"] in found.asked:  # it is still open
             await self._connection.request(frame, partial(self._decided, found, asked, rules))

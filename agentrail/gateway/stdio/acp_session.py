@@ -132,11 +132,6 @@ class EditorSession:
 
         return abort
 
-    def ask_in_words(self, asked: AskUser) -> None:
-        """End the turn with a question, which a later prompt answers."""
-        self.words.append(asked)
-        self.changed()
-
     async def result_of(self, request: "HostRequest") -> "RequestRecord":
         """Wait for the end of a request and for everything that it shows, or for a question in words."""
         failure = Kept()
