@@ -30,7 +30,7 @@ from agentrail.gateway.path_endpoint import (
     answer_json,
 )
 from agentrail.gateway.request_bodies import ChatBody, SteerBody
-from agentrail.gateway.request_parser import check_same_session, decode_files, named_by_client
+from agentrail.gateway.request_parser import check_own_data, check_same_session, decode_files, named_by_client
 from agentrail.gateway.response_bodies import ChatReply, ChatWaiting, CommandDone, SteerReply
 from agentrail.gateway.route_errors import MESSAGE
 from agentrail.gateway.socket_bodies import PromptCommandBody
@@ -91,6 +91,7 @@ def _request_of(call: RouteCall, body: ChatBody | SteerBody, session_id: str | N
 
 def own_request(call: RouteCall, message: str, session_id: str | None, **more: Any) -> ChatRequest:
     """Return a message of the caller to a session, or to a new one."""
+    check_own_data(more.get("metadata", {}), call.gateway.limits)  # before it is copied
     who, named = call.principal, None if session_id is None else SessionId(session_id)
     return ChatRequest(
         message=message, tenant_id=who.tenant_id, user_id=who.user_id, session_id=named, **more

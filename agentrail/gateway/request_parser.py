@@ -444,12 +444,12 @@ def _check_values(body: msgspec.Struct, limits: Limits) -> None:
             refuse_field("message", "is missing or empty: give a text or attachments")
         _check_size("message", body.message, limits)
     if isinstance(body, ChatBody | CreateSessionBody):
-        _check_metadata(body.metadata, limits)
+        check_own_data(body.metadata, limits)
     if isinstance(body, RespondBody) and isinstance(body.response, str):
         _check_size("response", body.response, limits)
 
 
-def _check_metadata(metadata: dict[str, Any], limits: Limits) -> None:
+def check_own_data(metadata: object, limits: Limits) -> None:
     try:
         check_metadata(metadata, limits)
     except TooLarge as error:

@@ -1,5 +1,6 @@
 """Calls on sessions that all wires make: decisions that a plugin of the host answers, and cycles that began long ago."""
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 
 import pytest
@@ -8,7 +9,10 @@ import trio
 from agentrail import tool
 from agentrail.core.session.client_calls import MAX_ANSWER_BYTES
 from agentrail.events import PromptReceived
+from agentrail.gateway.chat_routes import own_request
+from agentrail.gateway.error_responses import CallRefused
 from agentrail.gateway.protocols.wire_calls import apply_decisions
+from agentrail.host import Limits
 from agentrail.host.hook_payloads import HandledResponse, Principal
 from agentrail.messages import TraceContext
 from agentrail.plugins import HumanApproval
@@ -124,6 +128,32 @@ async def test_an_approval_is_not_applied_beside_a_reason_that_is_too_long():
             if status == 422:
                 error_of(response, 422, "field_invalid")
             assert (response.status_code, len(shell.calls)) == (status, int(status == 200))
+
+
+class Wide(Mapping[str, int]):
+    """Data of a client with a million names, which counts as read when one of them is."""
+
+    def __len__(self):
+        """Return the number of names."""
+        return 1_000_000
+
+    def __iter__(self):
+        """Say that it is read."""
+        raise AssertionError
+
+    def __getitem__(self, name):
+        """Say that it is read."""
+        raise AssertionError
+
+
+async def test_data_of_a_client_that_is_too_large_is_refused_before_it_is_copied():
+    """A copy of 50,000 lists, which a body may have, held the event loop for 0.1 s."""
+    await trio.lowlevel.checkpoint()
+    caller = Principal(tenant_id="local", user_id="local")
+    call = SimpleNamespace(principal=caller, gateway=SimpleNamespace(limits=Limits()))
+    with pytest.raises(CallRefused) as refused:
+        own_request(call, "Hi", None, agent_id="desk", metadata=Wide())
+    assert refused.value.answer.code == "too_large"
 
 
 TRACE = TraceContext(traceparent=f"00-{'a' * 32}-{'b' * 16}-01", tracestate="vendor=x")
