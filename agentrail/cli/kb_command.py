@@ -656,7 +656,11 @@ def remove_documents(
 ) -> Exit:
     with _opened(place, writes=True) as store:
         there = store.documents(place.tenant, name)
-        meant = {one: _documents_meant(one, there) for one in paths}
+        exact = frozenset([one.path for one in there])
+        meant = {
+            one: [one] if one in exact else [found.path for found in documents_below(Path(one), there)]
+            for one in paths
+        }
         missing = [f"there is no document {printable(one)!r} in {name!r}" for one in paths if not meant[one]]
         if missing or not paths:
             raise OptionError(missing or ["name the documents to remove"])
@@ -664,11 +668,6 @@ def remove_documents(
         store.remove_all(place.tenant, name, removed)
         say(f"{counted(len(removed), 'document')} removed.")
         return Exit.DONE
-
-
-def _documents_meant(path: str, there: Sequence[KnowledgeDocument]) -> list[str]:
-    named = [one.path for one in there if one.path == path]
-    return named or [one.path for one in documents_below(Path(path), there)]
 
 
 @contextmanager

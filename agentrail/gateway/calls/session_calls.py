@@ -209,12 +209,15 @@ class AskedSessions:
     ) -> Sequence[ListedSession]:
         wanted = self.wanted
         check_filter(wanted)
+        if self.sort.removeprefix("-") not in SORTS:
+            expected = f"expected one of {', '.join(SORTS)}, optionally with a leading -"
+            refuse_field("sort", f"is {self.sort!r:.40}: {expected}")
         if wanted.ended is None and wanted.phase is None:
             wanted = replace(wanted, ended=False)
         return await host.list_sessions(
             principal,
             wanted=wanted,
-            sort=known_sort(self.sort),
+            sort=self.sort,
             behind=place_of_cursor(self.cursor),
             limit=self.limit + 1,
             of_tenant=of_tenant,
@@ -242,14 +245,6 @@ def place_of_cursor(cursor: str | None) -> ListPlace | None:
     if found is None:
         refuse_call("cursor_invalid", "cursor is invalid: expected `next_cursor` of the previous page")
     return int(found[1]), found[2]
-
-
-def known_sort(sort: str) -> str:
-    if sort.removeprefix("-") not in SORTS:
-        refuse_field(
-            "sort", f"is {sort!r:.40}: expected one of {', '.join(SORTS)}, optionally with a leading -"
-        )
-    return sort
 
 
 def page_of_sessions(
