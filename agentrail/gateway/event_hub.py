@@ -91,6 +91,7 @@ class Hub:
         with self.scope:
             while self.ended is None:
                 subscription = self.session.subscribe(after=self._resume_after, buffer=HUB_BUFFER)
+                subscription.needs_snapshot = False
                 try:
                     async with subscription:
                         self._subscription = subscription
@@ -292,7 +293,9 @@ class Hubs:
             reader = None
             try:
                 await hub.wait_level()
-                async with session.subscribe(after=after) as own:
+                own = session.subscribe(after=after)
+                own.needs_snapshot = after is None
+                async with own:
                     reader = hub.begin_reader(own, after)
                 if reader is not None:
                     return hub, reader

@@ -11,6 +11,7 @@ from attrs import frozen
 from msgspec.structs import replace
 
 from agentrail import outside
+from agentrail.core.session.views import Snapshot
 from agentrail.errors import SubscriberTooSlow
 from agentrail.events import Event, EventsLost
 from agentrail.gateway.authorization import UNAUTHORIZED, CallHead, checked, require_scope, require_user
@@ -544,7 +545,8 @@ class OpenSocket:
         host = self.gateway.opened()[0]
         session = await host.session_to_read(asked.session_id, reading.principal)
         agent_id = profile_of_root(session.facts)
-        after = asked.after
+        snapshot = await host.stored_snapshot(session) if asked.after is None else None
+        after = asked.after if snapshot is None else snapshot.last_seq
         while True:
             events = session.subscribe(
                 after=after,
@@ -552,8 +554,11 @@ class OpenSocket:
                 deltas=asked.deltas,
                 buffer=SUBSCRIPTION_BUFFER,
             )
+            events.needs_snapshot = after is None
             async with events:
-                after = await self._pump(asked, events, agent_id, goes_on=reading.has_begun)
+                if after is None:
+                    snapshot = events.snapshot
+                after = await self._pump(asked, events, agent_id, snapshot, goes_on=reading.has_begun)
             reading.has_begun = True
             reading.after = self.queue.cursors.get(asked.session_id, reading.after)
             if after is None:
@@ -597,10 +602,15 @@ class OpenSocket:
                 del self.watches[asked.id]
 
     async def _pump(
-        self, asked: Subscribe, events: Subscription, agent_id: str | None, *, goes_on: bool
+        self,
+        asked: Subscribe,
+        events: Subscription,
+        agent_id: str | None,
+        snapshot: Snapshot | None,
+        *,
+        goes_on: bool,
     ) -> int | None:
         """Queue the events of a session until it or the socket ends. Return where to resume, if it was cut."""
-        snapshot = events.snapshot if asked.after is None and not goes_on else None
         seq = snapshot.last_seq if snapshot is not None else asked.after or 0
         frame = subscribed_frame(asked, seq, snapshot, agent_id=agent_id)
         is_level = self.replay_frames

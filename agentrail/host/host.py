@@ -10,6 +10,7 @@ from attrs import evolve, frozen
 from agentrail.core.journal.step_explanation import ExplainedStep
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
+from agentrail.core.session.views import Snapshot
 from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.errors import (
     AgentrailError,
@@ -63,6 +64,7 @@ from agentrail.runtime.journal_inspection import InspectedState, JournalPage, Wa
 from agentrail.runtime.persistence import OnDrift
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_nodes import SessionPlace
+from agentrail.runtime.session_rows import ASLEEP, phase_of
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.wire.inspection_rows import PluginRow
 from agentrail.wire.rows import RowFilter
@@ -437,6 +439,18 @@ class Host:
             if ended is None:
                 raise
             return ended
+
+    async def stored_snapshot(self, session: Session) -> Snapshot | None:
+        """Return the snapshot of a hibernated session from its journal, without waking it. None if it is awake.
+
+        Raises:
+            Exception: See `SessionSupervisor.stored_state`.
+        """
+        if phase_of(session) != ASLEEP:
+            return None
+        plugins = await self._parts.sessions.plugins_of(session.facts)
+        past = await self.supervisor.stored_state(session.session_id, scope=session.scope, plugins=plugins)
+        return evolve(past.snapshot, first_seq=1)
 
     async def read_events(self, session_id: str, principal: Principal, asked: PageAsked) -> PageOfEvents:
         """Read a page of the events of a caller's session. It is not woken, and may have ended in the store.

@@ -283,22 +283,22 @@ class EventBus:
         after: int | None,
         take_snapshot: Callable[[], TakenSnapshot],
         earlier: ReadEarlier | None = None,
-        awake: Callable[[], Awaitable[None]] | None = None,
+        awake: Callable[[Subscription, int | None], Awaitable[None]] | None = None,
     ) -> Subscription:
         found = NOTHING_EARLIER
 
-        async def prepare() -> None:
+        async def prepare(subscription: Subscription) -> None:
             nonlocal found
             for _ in range(READS):
                 if awake is not None:  # again each time: the session may have hibernated during the read
-                    await awake()
+                    await awake(subscription, after)
                 if earlier is None or after is None or not self.lacks(self.reach_of(after, found)):
                     return
                 found, before = await self.read_earlier(after, earlier, found), found
                 if len(found.events) <= len(before.events):
                     break  # the journal does not have the events
             if awake is not None:
-                await awake()
+                await awake(subscription, after)
 
         def enter(subscription: Subscription) -> None:
             # A subscriber to past events gets them, including the end. One to live events would get nothing.
@@ -307,9 +307,7 @@ class EventBus:
             faults = self.faults_of(after)
             if faults:
                 raise CursorAhead(faults, positions={self.session_id: self.last_seq})
-            self.attach(
-                subscription, after=after, take_snapshot=take_snapshot, in_any_case=True, earlier=found
-            )
+            self.attach(subscription, after=after, take_snapshot=take_snapshot, earlier=found)
 
         return Subscription(
             terms,
@@ -330,12 +328,11 @@ class EventBus:
         *,
         after: int | None,
         take_snapshot: Callable[[], TakenSnapshot],
-        in_any_case: bool = False,
         earlier: Earlier = NOTHING_EARLIER,
     ) -> None:
         """Register a subscription and hand over the events after a number, in one step: no gap and no duplicate."""
         # First, because it may publish: events that the snapshot counts must not be delivered again.
-        snapshot = take_snapshot() if in_any_case or self.lacks(after) else None
+        snapshot = take_snapshot() if subscription.needs_snapshot or self.lacks(after) else None
         subscription.begin(self.session_id, self._since(after, earlier), snapshot)
         if self._closed is None:
             self._subscriptions = (*self._subscriptions, subscription)

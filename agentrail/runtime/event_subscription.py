@@ -88,13 +88,14 @@ class Subscription:
         *,
         enter: Callable[["Subscription"], None],
         leave: Callable[["Subscription"], None],
-        prepare: Callable[[], Awaitable[None]] | None = None,
+        prepare: Callable[["Subscription"], Awaitable[None]] | None = None,
     ) -> None:
         self.run: trio.lowlevel.TrioToken | None = None  # it can be entered in every run unless this is set
         self._kinds = terms.kinds
         self._deltas = terms.deltas
         self._limit = terms.buffer
         self.is_own: bool = terms.is_own
+        self.needs_snapshot: bool = True  # if not, nothing wakes a session without new events
         # Released after use: it holds eight objects that only entering needs.
         self._enter: Callable[[Subscription], None] | None = enter
         self._leave = leave
@@ -206,7 +207,7 @@ class Subscription:
             raise self._entered_before()
         need_trio(self.run)
         if self._prepare is not None:
-            await self._prepare()
+            await self._prepare(self)
             if self._ended or self._entered:  # by another task in the meantime
                 raise self._entered_before()
         assert self._enter is not None  # noqa: S101 - it is there until it was entered

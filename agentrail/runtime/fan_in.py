@@ -229,7 +229,7 @@ class ManySubscription(Subscription):
         """Created by `FanIn.subscribe_all` and `FanIn.subscribe_group`."""
         found: dict[EventBus, Earlier] = {}
 
-        async def prepare() -> None:
+        async def prepare(_: Subscription) -> None:
             if after is not None:
                 found.update(await fan_in.read_earlier(self, after))
 
@@ -240,6 +240,7 @@ class ManySubscription(Subscription):
             prepare=None if after is None else prepare,
         )
         self.run: trio.lowlevel.TrioToken | None = fan_in.run
+        self.needs_snapshot: bool = False
         self._fan_in = fan_in
         self._group_id = group_id
         self._scope = scope

@@ -206,14 +206,18 @@ class SleepingCell(HeldCode):
         if sleep is not None and sleep.stage is not SleepStage.AWAKE and self.ending is None:
             sleep.request_wake(self)
 
-    async def awake(self) -> None:
+    async def awake(self, reader: Subscription | None = None, after: int | None = None) -> None:
         """Wake the session if it is hibernated, and wait for its state. The state stays until the caller's next checkpoint.
+
+        A reader without anything new to read does not wake it, unless it needs a snapshot.
 
         Cancellation: Always a checkpoint for cancellation, a full one only if it has to wait. The wake-up continues.
         """
         need_trio(self.pending_calls.run)
         await trio.lowlevel.checkpoint_if_cancelled()
         sleep = self.sleep
+        if reader is not None and not reader.needs_snapshot and after in {None, self.bus.last_seq}:
+            sleep = None if self.is_asleep and self.ending is None else sleep
         while sleep is not None and sleep.stage is not SleepStage.AWAKE:
             if self.ending is not None:
                 raise SessionRested(self.ports.session_id, self.ending)
