@@ -83,7 +83,7 @@ class ChildSessions:
             seconds = timeout_seconds_of(parent.tool_of(effect.call_id)) or ports.tool_timeout_seconds
             return await resume_for_call(effect, Session(cell), _seen_of(cell, journal), deliver, seconds)
         finally:
-            await _end_below(parent, cell, usage)  # noqa: ASYNC102 - shielded and bounded inside
+            await _end_of_call(parent, cell, usage)  # noqa: ASYNC102 - shielded and bounded inside
 
     async def _answer_of_ended(
         self, parent: SessionCell, child_id: SessionId, effect: ResumeChild, usage: ChildUsage
@@ -141,7 +141,7 @@ class ChildSessions:
         try:
             yield Session(cell)
         finally:
-            await _end_below(parent, cell, usage)  # noqa: ASYNC102 - shielded and bounded inside
+            await _end_of_call(parent, cell, usage)  # noqa: ASYNC102 - shielded and bounded inside
         usage.session_id = None  # it ended on its own and was not stopped by an abort
 
     async def _begin_below(
@@ -226,6 +226,12 @@ def _seen_of(cell: SessionCell, journal: SessionJournal) -> SeenOfChild:
     if is_over and not any(type(event) in TERMINAL for event in kept):
         after = 0  # few events are kept; the journal has the end
     return SeenOfChild(after=after, heard=journal.seen_up_to, is_over=is_over)
+
+
+async def _end_of_call(parent: SessionCell, cell: SessionCell, usage: ChildUsage) -> None:
+    await _end_below(parent, cell, usage)
+    if parent.crash is not None and usage.spent is not NOTHING_SPENT:  # no outcome is delivered any more
+        parent.spent_below = (*parent.spent_below, usage.spent)
 
 
 async def _end_below(parent: SessionCell, cell: SessionCell, usage: ChildUsage) -> None:

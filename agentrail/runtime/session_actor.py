@@ -12,6 +12,7 @@ from agentrail.abc import Tool
 from agentrail.actors.mailbox import Mailbox
 from agentrail.actors.trio_check import need_trio
 from agentrail.core.journal.fold import rewound_state
+from agentrail.core.policy.budget import Spent
 from agentrail.core.protocol.effects import Effect, Publish, Refuse, ReplyToCaller, RunTool
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import (
@@ -331,6 +332,7 @@ class SessionCell(SleepingCell):
         has_moved: Whether it ended here because another node owns it.
         sleep: Hibernation state. `None` if it never hibernates. A hibernated session has no `state`.
         starting: Of each child that is being created, the end of that. It has the parent's rules of before.
+        spent_below: Usage of each child of a call that ended because the actor crashed.
     """
 
     __slots__ = (
@@ -352,6 +354,7 @@ class SessionCell(SleepingCell):
         "readers",
         "rested",
         "resting",
+        "spent_below",
         "starting",
         "undone",
     )
@@ -392,6 +395,7 @@ class SessionCell(SleepingCell):
         self.rested: Rested | None = None
         self.readers: Readers = NO_READERS
         self.starting: tuple[trio.Event, ...] = ()
+        self.spent_below: tuple[Spent, ...] = ()
         self.find: Callable[[str, str], SessionCell | None] = _no_session
         self.interpreter: Interpreter | None = None
         self.journal: SessionJournal | None = None
@@ -615,7 +619,9 @@ class SessionCell(SleepingCell):
             return first
         if crash is None:
             return SessionBegan(at_ms=now_ms())
-        return Restarted(at_ms=now_ms(), reason=crash, incarnation=self.state.data.incarnation + 1)
+        spent, self.spent_below = self.spent_below, ()
+        incarnation = self.state.data.incarnation + 1
+        return Restarted(at_ms=now_ms(), reason=crash, incarnation=incarnation, spent=spent)
 
     def _advance(self, signal: Signal, interpreter: Interpreter) -> None:
         if self.journal is not None:

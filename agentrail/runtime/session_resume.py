@@ -495,10 +495,17 @@ def ports_of(
 def _spent_below(
     data: Known, children: Mapping[str, Sequence[Revived]], wanted: Container[SessionId] = ()
 ) -> tuple[Spent, ...]:
-    """Return the usage of each child of a tool that ends now, with that of children below it."""
+    """Return the usage of each child of a tool that ends now, with that of sessions below it."""
     ended = [one for one in children.get(data.config.session_id, ()) if one.stored.session not in wanted]
     of_tools = [one.state.data for one in ended if _agent_at(data, one.stored.session) is None]
-    return tuple([spent_with_lost(one, _spent_below(one, children)) for one in of_tools])
+    return tuple([_spent_of_lost(one, children) for one in of_tools])
+
+
+def _spent_of_lost(data: Known, children: Mapping[str, Sequence[Revived]]) -> Spent:
+    below = [one.state.data for one in children.get(data.config.session_id, ())]
+    agents = [(_agent_at(data, one.config.session_id), _spent_of_lost(one, children)) for one in below]
+    alive = [(agent, spent) for agent, spent in agents if agent is not None and agent.status != "ended"]
+    return spent_with_lost(data, _spent_below(data, children), alive)
 
 
 def _agent_at(data: Known, session_id: SessionId) -> AgentState | None:

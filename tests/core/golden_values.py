@@ -450,6 +450,12 @@ SIGNAL_FIELDS: Final[Mapping[str, s.Signal]] = {
     "recovered_spent": s.Recovered(
         at_ms=_AT, spent=(Spent(usage=m.TokenUsage(input=7), tokens=7, nano_usd=3),)
     ),
+    "restarted_spent": s.Restarted(
+        at_ms=_AT,
+        reason="bad",
+        incarnation=2,
+        spent=(Spent(usage=m.TokenUsage(input=7), tokens=7, nano_usd=3),),
+    ),
     "revoke_rule_exact": s.RevokeRule(**_BY, tool="shell", command_family="git clean -n", exact=True),
     "prompt_max_cost_usd": s.Prompt(
         **_BY, ref=m.PromptRef("p1"), content=(m.Text(text="Hi"),), settings=PromptSettings(max_cost_usd=0.5)

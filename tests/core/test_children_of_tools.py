@@ -148,12 +148,15 @@ def test_whatever_ends_the_call_refuses_who_waits_and_takes_back_the_rest(end):
     ],
     ids=["nothing known", "one known", "both known", "one known that has ended"],
 )
-def test_lost_children_are_booked_by_what_is_known_of_them(spent, used, booked):
+@pytest.mark.parametrize("is_crash", [False, True])
+def test_lost_children_are_booked_by_what_is_known_of_them(is_crash, spent, used, booked):
     """What is unknown counts as all of the largest loans. Only what was used by those that are known is shown."""
     state = run([wish(number=1), wish(number=2), wish(number=3), over("t3")], at_work())
     lent = {str(held): bound.tokens for held, bound in state.data.ledger.open}
     assert sorted(lent.values()) == [196, 197]
-    seen = last(state, s.Recovered(at_ms=9, open=tuple(state.data.open), spent=spent))
+    recovered = s.Recovered(at_ms=9, open=tuple(state.data.open), spent=spent)
+    restarted = s.Restarted(at_ms=9, reason="bad", incarnation=2, spent=spent)
+    seen = last(state, restarted if is_crash else recovered)
     assert seen.after.data.loans == ()
     assert seen.after.data.usage.total - state.data.usage.total == used
     assert seen.after.data.ledger.spent_tokens - state.data.ledger.spent_tokens == booked
@@ -167,6 +170,26 @@ def test_a_lost_session_counts_what_its_own_lost_children_used():
     assert (both.tokens, both.usage.total) == (data.ledger.spent_tokens + 14, data.usage.total + 14)
     free = run([wish()], at_work(budget=None)).data
     assert spent_with_lost(free, (SEVEN,)).usage.total == free.usage.total + 7
+
+
+@pytest.mark.parametrize("budget", [Budget(max_total_tokens=LIMIT), None])
+def test_a_lost_session_counts_what_its_agents_used_since_their_last_report(budget):
+    """Of an agent that nothing is known of, all that it was lent."""
+    scout = AgentSpec(name="scout", description="Looks.", background=True)
+    state = at_work(budget=budget, agents=(scout,))
+    for name in ("one", "two"):
+        command = {"action": "spawn", "agent": "scout", "name": name, "text": "Look."}
+        state = run([s.AgentCommand(at_ms=5, signal_id=s.SignalId(name), **command)], state)
+    one, two = state.data.agents.states
+    counted = msgspec.structs.replace(one, spent=SEVEN)
+    team = msgspec.structs.replace(state.data.agents, states=(counted, two))
+    data = msgspec.structs.replace(state.data, agents=team)
+    total = Spent(usage=TokenUsage(input=10, output=5), tokens=15, nano_usd=0)
+    lost = spent_with_lost(data, (), [(counted, total)])
+    assert lost.usage.total == data.usage.total + 8
+    lent = dict(data.ledger.open) if budget is not None else {}
+    of_two = sum([bound.tokens for held, bound in lent.items() if str(held).endswith(f"/{two.loan}")])
+    assert lost.tokens == 2 + 8 + of_two
 
 
 def test_an_outcome_that_crashed_the_core_gives_back_what_it_can():

@@ -20,6 +20,7 @@ from agentrail.errors import (
     AgentrailError,
     AlreadyExists,
     AlreadyStarted,
+    CycleFailed,
     HeldBy,
     JournalCorrupt,
     OptionError,
@@ -37,11 +38,13 @@ from agentrail.events import (
     SessionRecovered,
     ToolExecutionEnd,
 )
+from agentrail.messages import AssistantMessage
 from agentrail.plugins.human_approval import HumanApproval
 from agentrail.runtime import session_loader
+from agentrail.runtime.agent import Agent
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.stores.memory import MemoryStore
-from agentrail.testing.cancelling import check_history
+from agentrail.testing.cancelling import check_history, crash
 from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.orphans import no_orphans
@@ -54,6 +57,7 @@ from tests.runtime.rig import (
     kinds_in,
     on_bounded_time,
     on_virtual_time,
+    open_bare,
     open_over,
     saying,
     start_hanging,
@@ -427,19 +431,15 @@ async def test_a_child_comes_back_before_its_parent_and_its_end_is_delivered_onc
     assert inner.get("", ended).standing.has_ended
 
 
-@pytest.mark.parametrize(
-    ("budget", "count"), [(None, 2), (Budget(max_total_tokens=10_000), 1)], ids=["unlimited", "limited"]
-)
-async def test_what_lost_children_of_a_tool_used_is_counted_once(budget, count):
-    """The usage of each open child is that of its session, also of the one below it, and no more leaves the budget."""
-    inner = fresh()
-    hang = HangingTool()
+@tool
+async def work(*, ctx: ToolContext) -> str:
+    """Let another session work."""
+    await ctx.run_session("deeper" if ctx.session_id == "s-1" else "hang")
+    return "done"
 
-    @tool
-    async def work(*, ctx: ToolContext) -> str:
-        """Let another session work."""
-        await ctx.run_session("deeper" if ctx.session_id == "s-1" else "hang")
-        return "done"
+
+def lets_work(count):
+    """A model whose session lets others work, each of which lets another hang."""
 
     def answer(request):
         if len(request.messages) > 1:
@@ -448,8 +448,70 @@ async def test_what_lost_children_of_a_tool_used_is_counted_once(budget, count):
         name, times = {"Hi": ("work", count), "deeper": ("work", 1), "hang": ("hang", 1)}[asked]
         return calls(*[(name, {})] * times)
 
+    return FunctionModel(answer)
+
+
+in_both_budgets = pytest.mark.parametrize(
+    ("budget", "count"), [(None, 2), (Budget(max_total_tokens=10_000), 1)], ids=["unlimited", "limited"]
+)
+
+
+@in_both_budgets
+@pytest.mark.parametrize("is_stored", [False, True])
+async def test_what_children_of_a_tool_used_before_a_crash_is_counted_once(budget, count, is_stored):
+    """They end with the actor, and nothing else would report their usage."""
+    hang = HangingTool()
     given = {"session_id": "s-1", "budget": budget, "max_output_tokens": 100}
-    model = FunctionModel(answer)
+    async with Process(fresh()) if is_stored else open_bare() as supervisor:
+        session = await supervisor.start_session(model=lets_work(count), tools=[work, hang], **given)
+        await session.prompt("Hi")
+        await eventually(lambda: len(hang.calls) == count)
+        used = sum([(await one.status()).usage.total for one in supervisor.sessions()])
+        crash(session)
+        with pytest.raises(CycleFailed):
+            await session.collect_reply()
+        status = await session.status()
+        assert used == status.usage.total == 15 * (1 + 2 * count)
+        assert budget is None or status.budget_left.tokens == 10_000 - used
+
+
+@pytest.mark.parametrize("budget", [None, Budget(max_total_tokens=10_000)], ids=["unlimited", "limited"])
+async def test_what_an_agent_of_a_lost_child_used_is_counted_once(budget):
+    """Its child had counted the first of its two cycles."""
+    inner, hang = fresh(), HangingTool()
+    scout = Agent(name="scout", description="Looks.", system_prompt="You look.", background=True)
+
+    def answer(request):
+        turn = sum(isinstance(one, AssistantMessage) for one in request.messages)
+        if request.system == "You look.":
+            return says("Once.") if turn == 0 else calls(("hang", {}))
+        if first_words(request) == "Hi":
+            return says("Here I am again.") if turn else calls(("work", {}))
+        spawn = ("spawn_agent", {"agent": "scout", "task": "Look."})
+        again = ("send_input", {"name": "agent-1", "text": "Again."})
+        return calls((spawn, ("wait_agents", {}), again, ("hang", {}))[turn])
+
+    code = {"model": FunctionModel(answer), "tools": [work, hang], "agents": [scout]}
+    given = {"budget": budget, "max_output_tokens": 100, "max_agent_depth": 3}
+    async with Process(inner) as supervisor:
+        session = await supervisor.start_session(session_id="s-1", **code, **given)
+        await session.prompt("Hi")
+        await eventually(lambda: len(hang.calls) == 2)
+    async with open_again(inner) as supervisor:
+        session = await supervisor.resume_session("s-1", **code)
+        assert await session.collect_reply() == "Here I am again."
+        status = await session.status()
+        assert status.usage.total == 15 * (2 + 4 + 2)
+        assert budget is None or status.budget_left.tokens == 10_000 - status.usage.total
+
+
+@in_both_budgets
+async def test_what_lost_children_of_a_tool_used_is_counted_once(budget, count):
+    """The usage of each open child is that of its session, also of the one below it, and no more leaves the budget."""
+    inner = fresh()
+    hang = HangingTool()
+    given = {"session_id": "s-1", "budget": budget, "max_output_tokens": 100}
+    model = lets_work(count)
     async with Process(inner) as supervisor:
         session = await supervisor.start_session(model=model, tools=[work, hang], **given)
         await session.prompt("Hi")

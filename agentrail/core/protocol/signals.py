@@ -630,16 +630,18 @@ class SessionBegan(Stamped, frozen=True, kw_only=True, tag="started"):
     """The actor has started for the first time."""
 
 
-class Restarted(Stamped, frozen=True, kw_only=True):
+class Restarted(Stamped, frozen=True, kw_only=True, omit_defaults=True):
     """The actor crashed and has restarted from its last state. No old work is running.
 
     Attributes:
         reason: Why it crashed, one line.
         incarnation: 2 for the first restart.
+        spent: Same as that of `Recovered`.
     """
 
     reason: str
     incarnation: int
+    spent: tuple[Spent, ...] = ()
 
 
 class Recovered(Stamped, frozen=True, kw_only=True, omit_defaults=True):

@@ -25,6 +25,7 @@ from agentrail.core.policy.budget import (
     reserve,
     settle,
     spent_of,
+    spent_since,
     take_back,
 )
 from agentrail.core.policy.prompt_settings import PromptSettings
@@ -32,6 +33,7 @@ from agentrail.core.policy.request_context import BYTES_PER_TOKEN, TokenCount, f
 from agentrail.core.protocol.actions import CallModel
 from agentrail.core.protocol.request import EffectId, ModelFacts, ModelRequest
 from agentrail.core.protocol.signals import BudgetLent
+from agentrail.core.session.agent_records import AgentState
 from agentrail.core.session.state import Known, Phase
 from agentrail.core.session.step_context import StepContext, context_tokens
 from agentrail.core.session.views import model_of, models_of, system_prompt_of, tools_of
@@ -184,12 +186,19 @@ def settle_lost_loans(step: StepContext, loans: Iterable[EffectId], spent: Itera
         settle_loan(step, loan, one)
 
 
-def spent_with_lost(data: Known, spent: Iterable[Spent]) -> Spent:
-    """Return the usage of a lost session, with the known usage of its lost children."""
+def spent_with_lost(
+    data: Known, spent: Iterable[Spent], of_agents: Iterable[tuple[AgentState, Spent]] = ()
+) -> Spent:
+    """Return the usage of a lost session, with the known usage of its lost children and the total of each lost agent."""
     usage, ledger = data.usage, data.ledger
     for loan, one in _with_usage(data, data.loans, spent):
         usage += NOTHING_SPENT.usage if one is None else one.usage
         ledger = ledger and take_back(ledger, _reservation_of(data, loan), one)
+    for agent, total in of_agents:
+        since = spent_since(total, agent.spent)
+        usage += since.usage
+        if ledger is not None and agent.loan is not None:
+            ledger = take_back(ledger, _reservation_of(data, agent.loan), since)
     return spent_of(usage, ledger)
 
 

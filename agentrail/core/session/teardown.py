@@ -40,7 +40,7 @@ from agentrail.core.session.effect_owners import OfDrain, OfPluginRequest, OfSur
 from agentrail.core.session.inline_tags import flush
 from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.plugin_hooks import ask_plugins
-from agentrail.core.session.reservations import spend_lost, spend_what_is_out
+from agentrail.core.session.reservations import settle_lost_loans, spend_lost, spend_what_is_out
 from agentrail.core.session.state import Ended, Known, Next, Phase, TeardownState
 from agentrail.core.session.step_context import StepContext, cancel_gathering, has_listeners, is_gathering
 from agentrail.core.session.views import model_of
@@ -201,6 +201,7 @@ def restarted(step: StepContext, signal: Restarted) -> Next:
         code="session_restarted", message=f"the session crashed: {signal.reason}", retryable=True
     )
     waiting_hooks.forget_suspended(step)
+    settle_lost_loans(step, step.data.loans, signal.spent)
     _forget_what_ran(step, agents_go_on=True)
     plugin_hooks.plugin_requests_lost(step, lost, error)
     if has_listeners(step, SessionStarted):
