@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
+import outcome
 import trio
 
 T = TypeVar("T")
@@ -138,9 +139,13 @@ class RealMachine:
         abandon_on_cancel: bool = False,
         limiter: trio.CapacityLimiter | None = None,
     ) -> T:
-        return await trio.to_thread.run_sync(
-            function, *args, abandon_on_cancel=abandon_on_cancel, limiter=limiter
+        box: list[outcome.Outcome[T]] = []  # frames of Trio would keep an error, which keeps them
+        await trio.to_thread.run_sync(
+            lambda: box.append(outcome.capture(function, *args)),
+            abandon_on_cancel=abandon_on_cancel,
+            limiter=limiter,
         )
+        return box.pop().unwrap()
 
     def check_cancelled(self) -> None:
         trio.from_thread.check_cancelled()

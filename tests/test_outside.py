@@ -1,9 +1,11 @@
 """What a seed gives goes through eight doors, and each supervisor has its own: nothing is shared by accident."""
 
+import gc
 import signal
 import subprocess
 import sys
 import threading
+import weakref
 from contextlib import suppress
 from functools import partial
 
@@ -104,6 +106,26 @@ async def test_an_offloaded_function_hears_of_its_cancellation_and_knows_the_tim
     await outside.offload(partial(outside.way_back(), heard.set))
     with trio.fail_after(60):
         await heard.wait()
+
+
+async def test_an_error_of_an_offloaded_function_is_freed_without_the_collector():
+    """A caller that asks for unknown sessions would leave each error in memory, with all frames that it passed through."""
+    known = []
+
+    class Unknown(Exception):
+        def __init__(self):
+            known.append(weakref.ref(self))
+
+    def refuse():
+        raise Unknown
+
+    gc.disable()
+    try:
+        with suppress(Unknown):
+            await outside.offload(refuse)
+        assert known[0]() is None
+    finally:
+        gc.enable()
 
 
 async def test_processes_come_through_one_door():

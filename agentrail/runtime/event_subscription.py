@@ -86,9 +86,9 @@ class Subscription:
         self,
         terms: Terms,
         *,
-        enter: Callable[["Subscription"], None],
+        enter: Callable[[Self], None],
         leave: Callable[["Subscription"], None],
-        prepare: Callable[["Subscription"], Awaitable[None]] | None = None,
+        prepare: Callable[[Self], Awaitable[None]] | None = None,
     ) -> None:
         self.run: trio.lowlevel.TrioToken | None = None  # it can be entered in every run unless this is set
         self._kinds = terms.kinds
@@ -97,7 +97,7 @@ class Subscription:
         self.is_own: bool = terms.is_own
         self.needs_snapshot: bool = True  # if not, nothing wakes a session without new events
         # Released after use: it holds eight objects that only entering needs.
-        self._enter: Callable[[Subscription], None] | None = enter
+        self._enter: Callable[[Self], None] | None = enter
         self._leave = leave
         self._prepare = prepare
         self._entered = False

@@ -229,13 +229,13 @@ class ManySubscription(Subscription):
         """Created by `FanIn.subscribe_all` and `FanIn.subscribe_group`."""
         found: dict[EventBus, Earlier] = {}
 
-        async def prepare(_: Subscription) -> None:
+        async def prepare(own: ManySubscription) -> None:
             if after is not None:
-                found.update(await fan_in.read_earlier(self, after))
+                found.update(await fan_in.read_earlier(own, after))
 
         super().__init__(
             terms,
-            enter=lambda _: fan_in.enter(self, after, found),
+            enter=lambda own: fan_in.enter(own, after, found),
             leave=fan_in.leave,
             prepare=None if after is None else prepare,
         )

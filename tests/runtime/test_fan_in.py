@@ -1,6 +1,9 @@
 """Many sessions as one stream: those that there are, and those that are still to come (docs/how-to/follow-sessions.md)."""
 
+import gc
+import weakref
 from collections import defaultdict
+from contextlib import suppress
 
 import pytest
 import trio
@@ -152,3 +155,20 @@ async def test_numbers_beyond_the_last_are_refused_together(supervisor):
         await session.ask("Hi")
     subscription.end()
     assert await rest(subscription) == []
+
+
+@pytest.mark.parametrize("after", [{}, {"a": 99}], ids=["read", "refused"])
+async def test_a_subscription_after_numbers_is_freed_without_the_collector(supervisor, after):
+    """A server that looks at old objects rarely would keep each one, with the events that were read for it."""
+    await supervisor.start_session(model=saying("a"), session_id="a")
+    gc.disable()
+    try:
+        subscription = supervisor.subscribe_all(after=after)
+        known = weakref.ref(subscription)
+        with suppress(CursorAhead):
+            async with subscription:
+                pass
+        del subscription
+        assert known() is None
+    finally:
+        gc.enable()
