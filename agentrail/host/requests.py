@@ -550,7 +550,7 @@ class HostRequest:
                 lambda record: isinstance(call.error, StoreUnavailable) or is_enough(record)
             )
         if isinstance(call.error, StoreUnavailable) and not (record.has_ended or is_enough(record)):
-            raise call.error
+            raise call.take_error(call.error)
         return record
 
     def events(self, *, deltas: bool = True, buffer: int = 1024) -> RequestEvents:

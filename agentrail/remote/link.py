@@ -77,9 +77,12 @@ class RemoteLink:
 
     async def call(self, name: str, session_id: str | None, fields: Mapping[str, Any]) -> bytes:
         answered = await self.ask(name, session_id, fields)
-        if answered.error is not None:
-            raise answered.error
-        return answered.result
+        try:
+            if answered.error is not None:
+                raise answered.error
+            return answered.result
+        finally:
+            del answered  # the traceback of its error refers to this frame: a cycle
 
     async def ask(self, name: str, session_id: str | None, fields: Mapping[str, Any]) -> CommandResult:
         await trio.lowlevel.checkpoint_if_cancelled()

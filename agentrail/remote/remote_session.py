@@ -452,12 +452,15 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
     ) -> bytes:
         answered = await self._links.first.ask(name, self._session_id, told)
         error = answered.error
-        if error is not None and not (answered.was_repeated and was_ours(error)):
-            # A server refuses an id that nothing can have by the name of its field, and a local session as unknown.
-            is_refused = isinstance(error, IdInvalid | RemoteRefused)
-            kind = _UNKNOWN.get((name, str(error).partition(" ")[0])) if is_refused else None
-            raise error if kind is None else kind(str(error))
-        return answered.result
+        try:
+            if error is not None and not (answered.was_repeated and was_ours(error)):
+                # A server refuses an id that nothing can have by the name of its field, and a local session as unknown.
+                is_refused = isinstance(error, IdInvalid | RemoteRefused)
+                kind = _UNKNOWN.get((name, str(error).partition(" ")[0])) if is_refused else None
+                raise error if kind is None else kind(str(error))
+            return answered.result
+        finally:
+            del answered, error  # the traceback of the error refers to this frame: a cycle
 
     # --- decisions
 

@@ -222,7 +222,7 @@ class CycleStream:
                 self._accepted = event if self._kinds is None or type(event) in self._kinds else None
                 return
         if call.error is not None:
-            raise call.error
+            raise call.take_error(call.error)
 
     def _waits(self, event: Event) -> bool:
         self._is_queued = isinstance(event, PromptQueued) and event.ref == self.ref

@@ -27,7 +27,7 @@ from agentrail.otp.guarded_calls import is_plain_function, repr_of
 from agentrail.runtime.cycle_reply import raise_failure
 from agentrail.runtime.event_subscription import Terms
 from agentrail.runtime.pending_calls import PendingCall
-from agentrail.runtime.people_waits import begins_to_wait, waiting_error
+from agentrail.runtime.people_waits import begins_to_wait, waiting_errors
 from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_queries import AskingHandle
 
@@ -114,12 +114,12 @@ class EventWait:
                 async for event in events:
                     if self._meant.found(event):
                         return event
-                    waiting = waiting_error(cell) if self._may_raise and begins_to_wait(event) else None
-                    if waiting is not None:
-                        raise waiting
+                    waiting = waiting_errors(cell) if self._may_raise and begins_to_wait(event) else []
+                    if waiting:
+                        raise waiting.pop()
                     if isinstance(event, EventsLost) and _is_idle(cell.state):
                         self._meant.refuse("the events of the cycle are no longer kept")
-        raise call.error or SessionDown(cell.ports.session_id, cell.ending or "ended")
+        raise call.take_error(SessionDown(cell.ports.session_id, cell.ending or "ended"))
 
     async def _find_beginning(self) -> int | None:
         bus = self._cell.bus

@@ -67,6 +67,11 @@ class PendingCall:
         if self.on_answered is not None:
             self.on_answered()
 
+    def take_error(self, otherwise: AgentrailError) -> AgentrailError:
+        """Return its error, or another, and let go of it: the traceback of a raised error refers to frames that hold the call."""
+        error, self.error = self.error or otherwise, None
+        return error
+
 
 # Shared by all sessions without pending calls, and never written to: an empty or emptied dict per session would add up
 # in ten thousand idle ones.
@@ -138,7 +143,7 @@ class PendingCalls:
         hold()  # before the session reads the signal, but not if it takes none
         await call.answered.wait()
         if call.error is not None:
-            raise call.error
+            raise call.take_error(call.error)
         return call.value
 
     def open(

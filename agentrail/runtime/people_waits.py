@@ -32,7 +32,7 @@ async def unless_waiting(cell: SessionCell, work: Callable[[], Awaitable[T]], *,
         if is_begun:
             wait.look_now()
         return await work()
-    raise errors[0]
+    raise errors.pop(0)  # the traceback of an error refers to this frame
 
 
 def refused_while_waiting(cell: SessionCell, signal_id: SignalId) -> AbstractContextManager[object]:
@@ -40,13 +40,13 @@ def refused_while_waiting(cell: SessionCell, signal_id: SignalId) -> AbstractCon
     return _PeopleWait(cell, partial(cell.pending_calls.refuse, signal_id))
 
 
-def waiting_error(cell: SessionCell) -> CycleWaiting | None:
-    if cell.bus.is_listened_to or cell.ports.host is not NO_HOST:
-        return None
+def waiting_errors(cell: SessionCell) -> list[CycleWaiting]:
+    """Return the error for callers of a cycle that waits for users whom nobody asks, or nothing."""
     pending = pending_of(cell)
-    if all(one.expires_at_ms is not None for one in pending):
-        return None
-    return CycleWaiting(pending, [_line_of(one) for one in pending])
+    is_asked = cell.bus.is_listened_to or cell.ports.host is not NO_HOST
+    if is_asked or all(one.expires_at_ms is not None for one in pending):
+        return []
+    return [CycleWaiting(pending, [_line_of(one) for one in pending])]
 
 
 def pending_of(cell: SessionCell) -> tuple[Pending, ...]:
@@ -104,8 +104,7 @@ class _PeopleWait:
             self.look_now()
 
     def look_now(self) -> None:
-        error = waiting_error(self._cell)
-        if error is not None:
+        for error in waiting_errors(self._cell):
             self._end(error)
 
 

@@ -72,7 +72,7 @@ async def reply_to(cell: SessionCell, receipt: PromptReceipt) -> CycleReply[str]
                     return reply_of_cycle(event, text, said, receipt.seq)
                 if isinstance(event, EventsLost) and not (is_taken or _is_to_come(cell.state, ref)):
                     raise EventMissed(_MISSED)
-    raise call.error or SessionDown(cell.ports.session_id, cell.ending or "ended")
+    raise call.take_error(SessionDown(cell.ports.session_id, cell.ending or "ended"))
 
 
 _MISSED: Final = (

@@ -308,7 +308,7 @@ class SessionTools(ChangingHandle):
             if call.error is None:
                 await source.settled.wait()
         if call.error is not None:
-            raise call.error
+            raise call.take_error(call.error)
 
     async def prompts(self, source: str) -> tuple[SourcePrompt, ...]:
         sources = [one.source for one in (*self._shared, *self.own)]

@@ -1,9 +1,13 @@
 """A remote reader of a hibernated session wakes it only for what the reader has not seen yet."""
 
+import gc
+import weakref
+
 import trio
 from attrs import evolve
 
 from agentrail import events
+from agentrail.errors import AgentrailError
 from agentrail.runtime.session_monitor import SessionGone
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.supervisors import open_nameless
@@ -75,3 +79,21 @@ async def test_a_monitor_wakes_nothing(autojump_clock):
     assert [evolve(one, scope="") for one in gone] == [
         SessionGone(session_id="s-1", reason="enough", incarnation=1)
     ] * 2
+
+
+async def test_the_error_of_a_refused_call_is_freed_without_the_collector(autojump_clock):
+    """Its traceback refers to the frames that it passed through: none of them may refer to it."""
+    async with remote_supervisor() as supervisor:
+        session = await supervisor.start_session(model=one_answer(), session_id="s-1")
+        for call in (lambda: session.approve("none"), lambda: session.state_at(99)):
+            known = None
+            gc.disable()
+            try:
+                try:
+                    await call()
+                except AgentrailError as error:
+                    known = weakref.ref(error)
+                assert known is not None
+                assert known() is None
+            finally:
+                gc.enable()

@@ -10,11 +10,12 @@ import trio
 
 from agentrail import Agent, plugins as p
 from agentrail.core.journal.record import REWOUND
-from agentrail.errors import JournalBehind, MailboxFull
-from agentrail.events import ModelSwitched
+from agentrail.errors import CycleWaiting, JournalBehind, MailboxFull, PluginError
+from agentrail.events import AgentAbort, ModelSwitched
 from agentrail.messages import UserMessage
 from agentrail.outside import installed
 from agentrail.plugins import Permissions
+from agentrail.plugins.human_approval import HumanApproval
 from agentrail.runtime.session_actor import MAILBOX_CAPACITY
 from agentrail.runtime.supervisor_lifespan import open_sessions
 from agentrail.stores.memory import MemoryStore
@@ -22,7 +23,16 @@ from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.tools import HangingTool, RecordingTool
 from tests.actors.test_cancelled_starts import CancelAtStep
-from tests.runtime.rig import Inline, NoSandbox, on_virtual_time, open_over, saying, start_hanging, until
+from tests.runtime.rig import (
+    Inline,
+    NoSandbox,
+    on_virtual_time,
+    open_bare,
+    open_over,
+    saying,
+    start_hanging,
+    until,
+)
 
 SCOUT = Agent(name="scout", description="Looks.", system_prompt="You look.", background=True)
 MAX_STEPS = 200
@@ -252,6 +262,34 @@ async def test_code_that_a_cancelled_caller_replaced_is_not_held(supervisor):
     assert await session.ask("go") == "then"
     gc.collect()
     assert [one() for one in known] == [None, None]
+
+
+@pytest.mark.parametrize("call", ["run", "collect_reply", "wait_for", "attach_plugin"])
+@on_virtual_time
+async def test_the_error_of_a_refused_call_is_freed_without_the_collector(call):
+    """Its traceback refers to the frames that it passed through: none of them may refer to it."""
+    approval = (HumanApproval, {"require_approval_for": ["hint"]})
+    async with open_bare() as supervisor:
+        session = await supervisor.start_session(
+            model=FunctionModel(lambda _: calls(("hint", {}))),
+            tools=[RecordingTool(name="hint")],
+            plugins=[approval],
+        )
+        await session.prompt("Hi")
+        await trio.sleep(1)
+        given = {"run": ("Hi",), "wait_for": (AgentAbort,), "attach_plugin": (HumanApproval,)}
+        known = None
+        gc.disable()
+        try:
+            try:
+                await getattr(session, call)(*given.get(call, ()))
+            except (CycleWaiting, PluginError) as error:
+                known = weakref.ref(error)
+            await trio.lowlevel.checkpoint()
+            assert known is not None
+            assert known() is None
+        finally:
+            gc.enable()
 
 
 # --- one error, not a group of them
