@@ -446,7 +446,8 @@ class Intake:
             raise
         if run.request is None:
             assert run.error is not None  # noqa: S101 - one of both is there
-            raise run.error
+            errors, run.error = [run.error], None  # frames of its traceback refer to the run
+            raise errors.pop()
         return run.request
 
     def _end_turn(self, name: tuple[str, str]) -> None:

@@ -192,6 +192,7 @@ class RequestRun:
                 await self._hear("on_request_end", outcome)
         if failure.error is not None and what_travels(failure.error) is not None:
             failure.release()
+        failure.error = None  # its traceback refers to this frame
 
     # --- steps 8 to 11
 

@@ -1,7 +1,9 @@
 """One request from the first hook to the last: what each end means, what fails when, and what is owed to plugins all the same."""
 
+import gc
 import subprocess
 import sys
+import weakref
 from functools import partial
 
 import msgspec
@@ -653,6 +655,24 @@ async def test_a_full_queue_and_a_prompt_that_a_plugin_refuses():
             await asked(host, session_id=first.session_id)
         await host.quiet()
     assert ledger.ends == ["refused", "refused", "completed"]
+
+
+@on_virtual_time
+async def test_the_error_of_a_refused_request_is_freed_without_the_collector():
+    """Each refused message of a client would leave its error in memory, with the run of its request."""
+    async with hosting(answering()) as host:
+        known = None
+        gc.disable()
+        try:
+            try:
+                await asked(host, agent_id="none")
+            except ProfileUnknown as error:
+                known = weakref.ref(error)
+            await host.quiet()
+            assert known is not None
+            assert known() is None
+        finally:
+            gc.enable()
 
 
 @on_virtual_time
