@@ -11,7 +11,6 @@ from attrs import frozen
 from msgspec.structs import replace
 
 from agentrail import outside
-from agentrail.core.session.views import Snapshot
 from agentrail.errors import SubscriberTooSlow
 from agentrail.events import Event, EventsLost
 from agentrail.gateway.authorization import UNAUTHORIZED, CallHead, checked, require_scope, require_user
@@ -554,11 +553,9 @@ class OpenSocket:
                 deltas=asked.deltas,
                 buffer=SUBSCRIPTION_BUFFER,
             )
-            events.needs_snapshot = after is None
+            events.needs_snapshot, events.known_snapshot = after is None, snapshot
             async with events:
-                if after is None:
-                    snapshot = events.snapshot
-                after = await self._pump(asked, events, agent_id, snapshot, goes_on=reading.has_begun)
+                after = await self._pump(asked, events, agent_id, goes_on=reading.has_begun)
             reading.has_begun = True
             reading.after = self.queue.cursors.get(asked.session_id, reading.after)
             if after is None:
@@ -602,15 +599,10 @@ class OpenSocket:
                 del self.watches[asked.id]
 
     async def _pump(
-        self,
-        asked: Subscribe,
-        events: Subscription,
-        agent_id: str | None,
-        snapshot: Snapshot | None,
-        *,
-        goes_on: bool,
+        self, asked: Subscribe, events: Subscription, agent_id: str | None, *, goes_on: bool
     ) -> int | None:
         """Queue the events of a session until it or the socket ends. Return where to resume, if it was cut."""
+        snapshot = events.snapshot if asked.after is None and not goes_on else None
         seq = snapshot.last_seq if snapshot is not None else asked.after or 0
         frame = subscribed_frame(asked, seq, snapshot, agent_id=agent_id)
         is_level = self.replay_frames

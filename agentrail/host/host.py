@@ -441,11 +441,7 @@ class Host:
             return ended
 
     async def stored_snapshot(self, session: Session) -> Snapshot | None:
-        """Return the snapshot of a hibernated session from its journal, without waking it. None if it is awake.
-
-        Raises:
-            Exception: See `SessionSupervisor.stored_state`.
-        """
+        """Return the snapshot of a hibernated session from its journal, without waking it. None if it is awake."""
         if phase_of(session) != ASLEEP:
             return None
         plugins = await self._parts.sessions.plugins_of(session.facts)

@@ -95,7 +95,7 @@ class Subscription:
         self._deltas = terms.deltas
         self._limit = terms.buffer
         self.is_own: bool = terms.is_own
-        self.needs_snapshot: bool = True  # if not, nothing wakes a session without new events
+        self.needs_snapshot: bool = True  # otherwise, a hibernated session without new events sleeps on
         # Released after use: it holds eight objects that only entering needs.
         self._enter: Callable[[Self], None] | None = enter
         self._leave = leave
@@ -112,7 +112,7 @@ class Subscription:
         # One for each unread `EventsLost`, in the same order.
         self._snapshots: deque[TakenSnapshot] = _NONE
         self._taken: TakenSnapshot | None = None
-        self._snapshot: Snapshot | None = None
+        self.known_snapshot: Snapshot | None = None
         self.dropped_deltas: int = 0
         """Number of ephemeral events dropped because the buffer was full."""
         self.is_rested: bool = False
@@ -129,8 +129,8 @@ class Subscription:
         """
         if self._taken is not None:
             taken, self._taken = self._taken, None
-            self._snapshot = taken()
-        return self._snapshot
+            self.known_snapshot = taken()
+        return self.known_snapshot
 
     def begin(self, session_id: SessionId, replay: Sequence[Event], snapshot: TakenSnapshot | None) -> None:
         kinds = self._kinds
