@@ -15,7 +15,7 @@ from agentrail.stores.memory import MemoryStore
 from agentrail.testing.cancelling import crash
 from agentrail.testing.supervisors import open_nameless
 from tests.gateway.sse import comments, parse
-from tests.runtime.rig import on_bounded_time, on_virtual_time, saying
+from tests.runtime.rig import NoSandbox, on_bounded_time, on_virtual_time, saying
 
 pytestmark = on_virtual_time
 
@@ -85,6 +85,24 @@ async def test_a_cursor_of_the_future_is_refused_and_one_too_old_begins_anew(sup
     assert [frame.event for frame in frames[:2]] == ["events_lost", "snapshot"]
     assert (frames[0].data["from_seq"], frames[0].data["to_seq"], frames[1].data["seq"]) == (2, last, last)
     assert numbers(stream)[0] == last + 1
+
+
+async def test_a_reader_that_has_seen_all_wakes_no_hibernated_session(hubs):
+    """It comes back after its last event, and gets what follows when others wake the session."""
+    make = {"store": MemoryStore(lease_ms=0), "hibernate_after": 10.0}
+    async with open_nameless(lambda _name, _root: NoSandbox(), **make) as supervisor:
+        session = await supervisor.start_session(model=saying("a", "b"), session_id="s-1")
+        await session.ask("Hi")
+        last = (await session.snapshot()).last_seq
+        await trio.sleep(30)
+        async with hubs.open_reader(session, after=last) as reader:
+            await trio.sleep(1)
+            assert supervisor.statistics().asleep == 1
+            await session.ask("And?")
+            await session.stop()
+            stream = await read_all(reader)
+    assert numbers(stream) == list(range(last + 1, last + 1 + len(numbers(stream))))
+    check_end(stream, "session_ended")
 
 
 async def follow(hubs, session, found, delay, after=None):
