@@ -297,7 +297,10 @@ async def _watch(
             raise InvalidSpec(message, code="invalid_watch", field="where")
         eye: _OfChild | _OfName = _OfName(where, child, recorder)
     else:
-        core = _core_of(where)
+        cell = cell_of(where)
+        core = cell.core if isinstance(cell, SupervisorCell) else None
+        if core is None or where.exit_reason is not None:
+            raise down(where)
         eye = _OfChild(core, _number_of(core, child), recorder)
     eye.open()
     try:
@@ -305,13 +308,6 @@ async def _watch(
     finally:
         eye.close()
         recorder.end()
-
-
-def _core_of(supervisor: Supervisor) -> Core:
-    cell = cell_of(supervisor)
-    if not isinstance(cell, SupervisorCell) or cell.core is None or supervisor.exit_reason is not None:
-        raise down(supervisor)
-    return cell.core
 
 
 def _number_of(core: Core, child: Hashable | ActorHandle) -> int:

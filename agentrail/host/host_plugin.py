@@ -137,7 +137,14 @@ def faults_of_plugin(plugin: HostPlugin) -> Iterator[str]:
     for flag in ("critical", "fail_closed"):
         if type(getattr(given, flag)) is not bool:
             yield f"{flag} is {repr_of(getattr(given, flag)):.80}: expected True or False"
-    yield from _faults_of_hooks(plugin)
+    for hook in HOST_HOOKS:
+        if overrides(plugin, hook) and not inspect.iscoroutinefunction(getattr(plugin, hook)):
+            yield f"{hook} is not an `async def`: write `async def {hook}`, and move blocking work into a thread"
+    for name in sorted(set(dir(plugin)) - set(HOST_HOOKS)):
+        if not name.startswith("_") and _LOOKS_LIKE_A_HOOK.fullmatch(name):
+            listed = f"expected one of {', '.join(HOST_HOOKS)};"
+            meant = near_name(name, HOST_HOOKS, "did you mean {}?", listed, cutoff=0.4)
+            yield f"{name} is not a hook and is never called: {meant} If it is a helper, start its name with an underscore"
     yield from _faults_of_timeouts(given.timeouts)
     if given.critical is True and not overrides(plugin, "intercept_chat_request"):
         yield "critical is True, but there is no intercept_chat_request that could fail: write one, or remove `critical`"
@@ -149,17 +156,6 @@ def faults_of_plugin(plugin: HostPlugin) -> Iterator[str]:
 def faults_of_context_providers(given: Any) -> Iterator[str]:
     if isinstance(given, str) or not isinstance(given, Sequence) or not all(map(is_async, given)):
         yield f"context_providers are {repr_of(given):.200}: expected a sequence of async functions (`async def`)"
-
-
-def _faults_of_hooks(plugin: HostPlugin) -> Iterator[str]:
-    for hook in HOST_HOOKS:
-        if overrides(plugin, hook) and not inspect.iscoroutinefunction(getattr(plugin, hook)):
-            yield f"{hook} is not an `async def`: write `async def {hook}`, and move blocking work into a thread"
-    for name in sorted(set(dir(plugin)) - set(HOST_HOOKS)):
-        if not name.startswith("_") and _LOOKS_LIKE_A_HOOK.fullmatch(name):
-            listed = f"expected one of {', '.join(HOST_HOOKS)};"
-            meant = near_name(name, HOST_HOOKS, "did you mean {}?", listed, cutoff=0.4)
-            yield f"{name} is not a hook and is never called: {meant} If it is a helper, start its name with an underscore"
 
 
 def _faults_of_timeouts(timeouts: Any) -> Iterator[str]:

@@ -458,7 +458,13 @@ class HookRunner:
                 with trio.CancelScope(shield=True, deadline=self._leaves_at(walk)):
                     await walk.done.wait()  # noqa: ASYNC102 - shielded and bounded
                 if not walk.done.is_set():
-                    self._leave_behind(walk)
+                    walk.is_left_behind, walk.left_at = True, trio.current_time()
+                    if walk.is_telling:
+                        LOGGER.error(
+                            "on_plugin_error did not return; it was called for %s", named(walk.plugin)
+                        )
+                    else:
+                        self._stuck[walk] = None
 
     @staticmethod
     def _leaves_at(walk: _Walk) -> float:
@@ -466,13 +472,6 @@ class HookRunner:
         if walk.patience.cancelled_caught:  # its grace period is over
             return now
         return walk.overdue_at if walk.chain.is_waited_out else now + HOOK_GRACE_SECONDS
-
-    def _leave_behind(self, walk: _Walk) -> None:
-        walk.is_left_behind, walk.left_at = True, trio.current_time()
-        if walk.is_telling:
-            LOGGER.error("on_plugin_error did not return; it was called for %s", named(walk.plugin))
-        else:
-            self._stuck[walk] = None
 
     # --- the task's side
 

@@ -6,6 +6,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from types import MappingProxyType
 from typing import Final, Generic, Literal, Self, TypeAlias, TypeVar
 
@@ -101,20 +102,16 @@ class Allowance(Generic[K]):
 
     def take(self, key: K, now: float, count: int = 1) -> Draw:
         full_at, draw = decide_draw(self._full_at.pop(key, now), self.pace, now, count)
-        self._forget_full(now)
+        # Two per call, so that buckets go faster than they come, and no call pays for all of them.
+        for oldest, its_full_at in tuple(islice(self._full_at.items(), 2)):
+            if its_full_at > now:
+                break
+            del self._full_at[oldest]
         if full_at > now:
             self._full_at[key] = full_at
             if len(self._full_at) > self._max_keys:
                 self._full_at.popitem(last=False)
         return draw
-
-    def _forget_full(self, now: float) -> None:
-        # Two per call, so that buckets go faster than they come, and no call pays for all of them.
-        for _ in range(2):
-            oldest = next(iter(self._full_at), None)
-            if oldest is None or self._full_at[oldest] > now:
-                return
-            del self._full_at[oldest]
 
 
 Charge: TypeAlias = Literal["messages", "calls"]

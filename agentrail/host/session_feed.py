@@ -167,7 +167,8 @@ class SessionFeed(RowFeed):
         kept = found[-MAX_FEED_ROWS:]
         self._known = {one.session_id: one for one in kept}
         for key in [key for key in self.sessions.rows if key not in self._known]:
-            if self._is_remembered(key):
+            words = self._host_sessions.supervisor.last_words(key, scope=self.tenant_id)
+            if words is not None and not self._host_sessions.has_store:
                 self._end(key)
             elif self._find(key) is None:
                 self.forget(key)
@@ -185,10 +186,6 @@ class SessionFeed(RowFeed):
                 await trio.lowlevel.checkpoint()
         for one in unread[-MAX_READ_WAITING:]:
             await self._read_waiting(one)
-
-    def _is_remembered(self, session_id: str) -> bool:
-        words = self._host_sessions.supervisor.last_words(session_id, scope=self.tenant_id)
-        return words is not None and not self._host_sessions.has_store
 
     def _take_stored(self, one: ListedSession) -> None:
         before = self.sessions.rows.get(one.session_id)

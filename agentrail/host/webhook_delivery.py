@@ -152,10 +152,6 @@ def why_not(error: BaseException) -> str:
     return f"no answer ({type(error).__name__})"
 
 
-def is_of_the_network(error: BaseException) -> bool:
-    return isinstance(error, OSError | httpx.HTTPError | AddressRefused)
-
-
 LOGGER: Final = Logger("agentrail.host")
 
 MAX_OWED_OF_A_TENANT: Final = 10_000
@@ -387,7 +383,9 @@ class WebhookDelivery:
             # A boundary: a failing receiver or operator function does not affect others.
             except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
                 raise_what_travels(raised)
-                if not is_of_the_network(raised):  # a bug of ours or of an operator's function
+                if not isinstance(
+                    raised, OSError | httpx.HTTPError | AddressRefused
+                ):  # a bug of ours or of an operator's function
                     LOGGER.warning("webhook %s could not be sent: %s", message.id, describe_bug(raised))
                 answer = TryAnswer(why=why_not(raised), is_refused=isinstance(raised, AddressRefused))
         return answer

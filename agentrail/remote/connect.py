@@ -67,18 +67,16 @@ async def open_remote(
     dial: Dial, session_id: str | None, agent_id: str | None, connect_seconds: float | None
 ) -> AsyncIterator[RemoteSession]:
     async with open_links(dial) as links:
-        await _wait_connected(links, connect_seconds)
+        with trio.move_on_after(float("inf") if connect_seconds is None else connect_seconds):
+            await links.first.welcomed.wait()
+        if links.first.fault is not None:
+            raise links.first.fault
+        if not links.first.welcomed.is_set():
+            message = (
+                f"no server answered within {connect_seconds:g} s: check the address, or try again later"
+            )
+            raise Unreachable(message) from links.first.last_end
         yield RemoteSession(links, await _open_session(links, session_id, agent_id))
-
-
-async def _wait_connected(links: Links, connect_seconds: float | None) -> None:
-    with trio.move_on_after(float("inf") if connect_seconds is None else connect_seconds):
-        await links.first.welcomed.wait()
-    if links.first.fault is not None:
-        raise links.first.fault
-    if not links.first.welcomed.is_set():
-        message = f"no server answered within {connect_seconds:g} s: check the address, or try again later"
-        raise Unreachable(message) from links.first.last_end
 
 
 async def _open_session(links: Links, session_id: str | None, agent_id: str | None) -> str:

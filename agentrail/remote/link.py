@@ -330,7 +330,10 @@ class Links:
                 return free
             ends = [end for link in links if (end := link.end_of_reader(session_id)) is not None]
             if not ends:
-                return self._open_more()
+                link, scope = RemoteLink(self._dial), trio.CancelScope()
+                self._more.append((link, scope))
+                self._nursery.start_soon(_run_within, link, scope, name="remote link")
+                return link
             await ends[0].wait()
 
     def close_unused(self) -> None:
@@ -339,12 +342,6 @@ class Links:
             if link.is_unused or link.fault is not None:
                 scope.cancel(reason="nothing is read over this connection any more")
                 self._more.remove(one)
-
-    def _open_more(self) -> RemoteLink:
-        link, scope = RemoteLink(self._dial), trio.CancelScope()
-        self._more.append((link, scope))
-        self._nursery.start_soon(_run_within, link, scope, name="remote link")
-        return link
 
 
 async def _run_within(link: RemoteLink, scope: trio.CancelScope) -> None:

@@ -351,7 +351,10 @@ def assemble(
     provider_opts: dict[str, Mapping[str, Any]] = (
         {model: options.provider_opts} if options.provider_opts else {}
     )
-    providers = _providers_of({model: provider}, provider_opts, options, dependencies)
+    providers = {model: provider}
+    for name in options.fallback_models:
+        if name not in providers:
+            providers[name] = dependencies.resolve_provider(name, decide_provider_opts(name, provider_opts))
     config = _config_of(session_id, options, (model, provider), providers, working_dir)
     agents = _agents_of(options, listing, dependencies, (providers, provider_opts), stack)
     keep_plugins(agents, watch)
@@ -465,18 +468,6 @@ def _without_secrets(plugins: Sequence[PluginEntry], withheld: Withheld) -> tupl
             for entry in plugins
         ]
     )
-
-
-def _providers_of(
-    providers: dict[str, Provider],
-    provider_opts: Mapping[str, Mapping[str, Any]],
-    options: SessionOptions,
-    dependencies: Dependencies,
-) -> dict[str, Provider]:
-    for name in options.fallback_models:
-        if name not in providers:
-            providers[name] = dependencies.resolve_provider(name, decide_provider_opts(name, provider_opts))
-    return providers
 
 
 def _workspace_of(options: SessionOptions, working_dir: str, dependencies: Dependencies) -> Workspace:

@@ -330,7 +330,9 @@ class Hibernation:
                 ready = await go(resumption)
                 self._check_open(keeping, ready[-1].cell)
             except BaseException:
-                self._suspend_again(key)
+                cell, row = self._hollow.get(key), self._shared.asleep.get(key)
+                if cell is not None and row is not None:
+                    cell.suspend(row)
                 raise
         for one in ready[:-1]:
             self._begin(one.cell, one.workspace, "temporary")
@@ -355,11 +357,6 @@ class Hibernation:
             return SessionCell(state, ports, events)
         cell.restore(state, ports, events)
         return cell
-
-    def _suspend_again(self, key: str) -> None:
-        cell, row = self._hollow.get(key), self._shared.asleep.get(key)
-        if cell is not None and row is not None:
-            cell.suspend(row)
 
     def _is_away(self, scope: str, session_id: str) -> bool:
         """Whether a session is neither live here nor hibernated here with a timer of its own."""

@@ -150,20 +150,16 @@ class LookingBackHandle(AskingHandle):
         return Rewound(number=number, calls=calls, files=restored)
 
     async def _go_back(self, request: RewindRequest) -> None:
-        cell = self._cell
+        cell, session = self._cell, cast("Any", self)
         for _ in range(_MAX_TRIES):  # a prompt may arrive in between
-            await self._stop_all()
+            for call in (await session.status()).running_tools:
+                if call.survivor:
+                    await session.abort_tool(call.call_id, "rewind")
+            await session.abort("rewind", kill_tools="all", clear_queue=True)
             if await cell.rewind(request):
                 return
         fault = f"rewind: session {cell.ports.session_id!r} received new work each time it was stopped: stop its callers, and try again"
         raise OptionError([fault])
-
-    async def _stop_all(self) -> None:
-        session = cast("Any", self)
-        for call in (await session.status()).running_tools:
-            if call.survivor:
-                await session.abort_tool(call.call_id, "rewind")
-        await session.abort("rewind", kill_tools="all", clear_queue=True)
 
 
 def _branching(cell: SessionCell) -> Branching:

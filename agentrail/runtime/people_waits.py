@@ -41,7 +41,7 @@ def refused_while_waiting(cell: SessionCell, signal_id: SignalId) -> AbstractCon
 
 
 def waiting_errors(cell: SessionCell) -> list[CycleWaiting]:
-    """Return the error for callers of a cycle that waits for users whom nobody asks, or nothing."""
+    """Return the error for the callers of a cycle that waits for users who cannot be reached, or nothing."""
     pending = pending_of(cell)
     is_asked = cell.bus.is_listened_to or cell.ports.host is not NO_HOST
     if is_asked or all(one.expires_at_ms is not None for one in pending):

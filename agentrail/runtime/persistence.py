@@ -351,7 +351,10 @@ class Keeping:
     def leave(self, cell: SessionCell) -> None:
         journal = cell.journal
         if journal is not None and isinstance(journal.refusal, JournalBehind):
-            self._note_behind(cell.ports.key, journal.refusal)
+            if offers(self.store, OwedStore):
+                body = f"{journal.refusal.have} {journal.refusal.acknowledged}".encode()
+                row = OwedRow(kind=BEHIND, id=cell.ports.key, body=body)
+                self.writer.repeat(BEHIND, cell.ports.key, partial(self.store.change_owed, (row,)))
             return  # not released, or the next look would continue it without the lost records
         if journal is not None and cell.rested is not None:
             journal.put_last_snapshot(cell.state)
@@ -360,12 +363,6 @@ class Keeping:
         config = cell.state.data.config
         if len(config.path) == 1:
             self.give_back(config.scope, config.session_id)
-
-    def _note_behind(self, key: str, behind: JournalBehind) -> None:
-        if offers(self.store, OwedStore):
-            body = f"{behind.have} {behind.acknowledged}".encode()
-            row = OwedRow(kind=BEHIND, id=key, body=body)
-            self.writer.repeat(BEHIND, key, partial(self.store.change_owed, (row,)))
 
     def behind_of(self, scope: str, session_id: SessionId) -> JournalBehind | None:
         """Return the loss of acknowledged records that any node noted for a session, or None. Blocks."""

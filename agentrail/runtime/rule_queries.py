@@ -47,7 +47,10 @@ class RulingHandle(AskingHandle):
 
     async def _do_break_on(self, tool: str) -> None:
         await self._look()
-        _check_tool(self._cell, tool)
+        names = ["*", *dict.fromkeys(name for one in self._cell.below() for name in _tools_of(one))]
+        if tool not in names:
+            guess = near_name(tool, names, "did you mean {!r}", "* is every tool")
+            raise OptionError([f"tool is {tool!r:.80}: the session has no such tool; {guess}"])
         rule = Rule(tool=tool, family=None, breaks=True)
         await carry_through(partial(_everywhere, self._cell, partial(_change, rule=rule, to="set")))
 
@@ -112,14 +115,6 @@ def step_of(above: SessionCell, session_id: SessionId) -> tuple[str | None, str 
     if cell is None or cell.is_asleep:
         return None, None
     return cell.visible.data.title, first_words_in(cell.visible.data.history.messages)
-
-
-def _check_tool(cell: SessionCell, tool: str) -> None:
-    """Raise OptionError for a tool that no session of the tree has."""
-    names = ["*", *dict.fromkeys(name for one in cell.below() for name in _tools_of(one))]
-    if tool not in names:
-        guess = near_name(tool, names, "did you mean {!r}", "* is every tool")
-        raise OptionError([f"tool is {tool!r:.80}: the session has no such tool; {guess}"])
 
 
 def _tools_of(cell: SessionCell) -> tuple[str, ...]:

@@ -577,12 +577,6 @@ class SessionCell(SleepingCell):
             request.error = error
         return request.error is None
 
-    def _tell_gone_back(self, journal: SessionJournal) -> None:
-        while self._going_back and journal.durable >= self._going_back[0].seq:
-            request, self._going_back = self._going_back[0], self._going_back[1:]
-            self.bus.begin_anew(request.then.data.seq, self._hold(now_ms()))
-            request.told.set()
-
     async def rewind(self, request: RewindRequest) -> bool:
         """Let the actor rewind, and wait until that is durable. Return whether it could.
 
@@ -686,7 +680,10 @@ class SessionCell(SleepingCell):
     def _let_leave(self, journal: SessionJournal, interpreter: Interpreter) -> None:
         for effect, after in journal.leaving():
             interpreter.carry_out(effect, after)
-        self._tell_gone_back(journal)
+        while self._going_back and journal.durable >= self._going_back[0].seq:
+            request, self._going_back = self._going_back[0], self._going_back[1:]
+            self.bus.begin_anew(request.then.data.seq, self._hold(now_ms()))
+            request.told.set()
         journal.look_for_snapshot(self.state)
 
     def _leaves(self, request: RestRequest, effects: Sequence[Effect], interpreter: Interpreter) -> bool:

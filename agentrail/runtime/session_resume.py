@@ -163,7 +163,11 @@ class SessionResumption:
     ) -> tuple[ReadySession, ...]:
         keeping, wanted = self._keeping, self._wanted
         tree = await keeping.read(self._read_tree)
-        self._check_restored(tree)
+        top = tree[wanted.session_id]
+        is_open = any(one.stored.standing.has_open_work for one in tree.values())
+        # It may have been done in the time that the restored backup lacks.
+        if top.is_restored and is_open and wanted.on_drift != "go_on":
+            raise JournalBehind(top.stored.session, have=top.tail.seq, acknowledged=None)
         self._imported = await keeping.read(partial(imported_tools, tree.values(), ports))
         for one in tree.values():
             is_root = one.stored.session == wanted.session_id
@@ -173,7 +177,7 @@ class SessionResumption:
             raise CanRevive
         try:
             # A reserved tree only as it was folded: its owner may have lived on, and written more.
-            tail = tree[wanted.session_id].stored.tail if wanted.is_claimed else None
+            tail = top.stored.tail if wanted.is_claimed else None
             taken = await keeping.take(
                 wanted.scope, wanted.session_id, wanted.cause, force=wanted.force, tail=tail
             )
@@ -251,13 +255,6 @@ class SessionResumption:
         return self._watch
 
     # --- in the event loop
-
-    def _check_restored(self, tree: Mapping[SessionId, Revived]) -> None:
-        """Leave a tree with open work unchanged after a restored backup: that work may have been done in the lost time."""
-        top = tree[self._wanted.session_id]
-        is_open = any(one.stored.standing.has_open_work for one in tree.values())
-        if top.is_restored and is_open and self._wanted.on_drift != "go_on":
-            raise JournalBehind(top.stored.session, have=top.tail.seq, acknowledged=None)
 
     def _check_drift(self, revived: Revived) -> None:
         """Leave a session unchanged if the code here folds it to different operations, unless it must continue."""

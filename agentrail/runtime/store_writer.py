@@ -211,7 +211,9 @@ class Writer:
 
         Cancellation: A call that has not begun is not made. One that has begun completes, and its result is discarded.
         """
-        return cast("Taken", await self._value_of(_Call(partial(_take_alone, self.store, wanted), wanted)))
+        take = partial(self.store.take, wanted.scope, wanted.root, wanted.node, wanted.cause)
+        take = partial(take, force=wanted.force, silent=wanted.silent, tail=wanted.tail)
+        return cast("Taken", await self._value_of(_Call(take, wanted)))
 
     async def _value_of(self, call: _Call) -> Any:
         if not self.is_available:
@@ -353,7 +355,11 @@ class Writer:
                     self._calls.extendleft(_Call(one, repeated=key) for key, one in self.unanswered.items())
                     self.unanswered.clear()
                 while self._calls and not self._is_early(self._calls[0]):
-                    await self._carry_out(self._next_calls())
+                    calls = [self._calls.popleft()]
+                    # A take-over comes with all directly following ones. Batches run in between.
+                    while calls[0].tree is not None and self._calls and self._calls[0].tree is not None:
+                        calls.append(self._calls.popleft())
+                    await self._carry_out(calls)
                 if self._is_due or self._calls:  # calls that are left wait for records
                     await self._write(self.take_batch())
 
@@ -403,13 +409,6 @@ class Writer:
         oldest = self._again[0] if self._again else next(iter(self._jobs.values()), None)
         return oldest is not None and oldest.number <= call.after
 
-    def _next_calls(self) -> list[_Call]:
-        """Return the next call. If it takes over a tree, also all directly following ones that do. Batches run in between."""
-        calls = [self._calls.popleft()]
-        while calls[0].tree is not None and self._calls and self._calls[0].tree is not None:
-            calls.append(self._calls.popleft())
-        return calls
-
     async def _carry_out(self, calls: Sequence[_Call]) -> None:
         self._begin()
         await self._offload(partial(_make_calls, self.store, calls))
@@ -437,16 +436,11 @@ class Writer:
                 continue
             await trio.sleep_until(since + self.patience_seconds)
             if self._since == since:
-                self._give_in()
-
-    def _give_in(self) -> None:
-        told = (
-            "the store has not taken a record for %g s (%s): sessions wait until it does, and can be stopped"
-        )
-        LOGGER.warning(told, self.patience_seconds, self._trouble)
-        self._is_back = trio.Event()
-        for job in (*self._under_way, *self._again, *self._jobs.values()):
-            job.of.kept_waiting()
+                told = "the store has not taken a record for %g s (%s): sessions wait until it does, and can be stopped"
+                LOGGER.warning(told, self.patience_seconds, self._trouble)
+                self._is_back = trio.Event()
+                for job in (*self._under_way, *self._again, *self._jobs.values()):
+                    job.of.kept_waiting()
 
 
 def _make_calls(store: Store, calls: Sequence[_Call]) -> None:
@@ -460,12 +454,6 @@ def _make_calls(store: Store, calls: Sequence[_Call]) -> None:
     for call in calls:
         if call.is_wanted:  # otherwise its caller waited for an earlier call, and gave up
             call.value = call_guarded(call.fail, call.function)
-
-
-def _take_alone(store: Store, one: TakeOver) -> Taken:
-    return store.take(
-        one.scope, one.root, one.node, one.cause, force=one.force, silent=one.silent, tail=one.tail
-    )
 
 
 def _raise_bug(error: BaseException) -> tuple[Fenced | None, ...]:
@@ -636,7 +624,12 @@ class Outbox:
             held.append(effect)
         if held or is_recorded:
             self._steps.append(step)
-        self._throw_away()
+        while self.ephemeral_bytes > MAX_EPHEMERAL_BYTES:
+            oldest, place, size = self._ephemeral.popleft()
+            self.ephemeral_bytes -= size
+            if place >= oldest.left:
+                oldest.effects[place] = None
+                self.thrown_away += 1
         return Leaving(tuple(at_once), tuple(taken_out)) if at_once else _NOTHING_LEAVES
 
     def leaving(
@@ -698,14 +691,6 @@ class Outbox:
         size = _BYTES_OF_AN_EVENT + sum(len(text) for text in texts if isinstance(text, str))
         self._ephemeral.append((step, len(step.effects), size))
         self.ephemeral_bytes += size
-
-    def _throw_away(self) -> None:
-        while self.ephemeral_bytes > MAX_EPHEMERAL_BYTES:
-            step, place, size = self._ephemeral.popleft()
-            self.ephemeral_bytes -= size
-            if place >= step.left:
-                step.effects[place] = None
-                self.thrown_away += 1
 
     def _forget(self, step: HeldStep) -> None:
         for effect_id in step.begun:

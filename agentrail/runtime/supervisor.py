@@ -756,14 +756,10 @@ class SessionSupervisor(Unique):
         self._shared.fan_in.join(cell)
         self._hibernation.watch(cell)
         # Not awaited: a subscriber that enters before the next checkpoint sees every event of the session.
-        self._root.start_child_soon(self._child_spec(entry, restart))
-        return Session(cell)
-
-    def _child_spec(self, entry: SessionEntry, given: Restart) -> ChildSpec:
-        start = Start(entry.live, options=_OPTIONS)
         # A session ends cleanly only on request, so a `permanent` one must not restart either.
-        restart: Restart = "temporary" if given == "temporary" else "transient"
-        return ChildSpec(entry.cell.ports.key, start, restart)
+        within: Restart = "temporary" if restart == "temporary" else "transient"
+        self._root.start_child_soon(ChildSpec(cell.ports.key, Start(entry.live, options=_OPTIONS), within))
+        return Session(cell)
 
     # --- the lifetime of a session
 

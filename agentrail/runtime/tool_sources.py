@@ -372,7 +372,11 @@ class SessionTools(ChangingHandle):
         attach = tuple(one for name, one in self._wanted.items() if self._attached.get(name) is not one)
         detach = tuple(name for name in self._attached if name not in self._wanted)
         states, self._states = self._states, []
-        sections = self._changed_sections()
+        known = self._cell.visible.data.sections
+        # Not while a source is connecting: a restored session keeps its prompt if the server says the same again.
+        sources = (one.source for one in (*self._shared, *self.own) if one.source.settled.is_set())
+        texts = [(f"mcp.{one.name}", one.instructions) for one in sources]
+        sections = tuple([(key, text) for key, text in texts if known.get(key) != text])
         try:
             if attach or detach or sections:
                 await self._change_tools(attach, detach, replace=False, sections=sections)
@@ -394,13 +398,6 @@ class SessionTools(ChangingHandle):
             if not self._wake.is_set():
                 self.settled.set()
         return True
-
-    def _changed_sections(self) -> tuple[tuple[str, str | None], ...]:
-        known = self._cell.visible.data.sections
-        # Not while a source is connecting: a restored session keeps its prompt if the server says the same again.
-        sources = (one.source for one in (*self._shared, *self.own) if one.source.settled.is_set())
-        texts = [(f"mcp.{one.name}", one.instructions) for one in sources]
-        return tuple([(key, text) for key, text in texts if known.get(key) != text])
 
     def change(self, attach: Sequence[Tool], detach: Sequence[str]) -> None:
         for name in detach:
