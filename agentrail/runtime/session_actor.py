@@ -224,8 +224,11 @@ class SleepingCell(HeldCode):
                 raise SessionRested(self.ports.session_id, self.ending)
             waking = sleep.request_wake(self)
             await waking.done.wait()
-            if waking.error is not None:
-                raise waking.error
+            try:
+                if waking.error is not None:
+                    raise waking.error
+            finally:
+                del waking  # the traceback of its error refers to this frame: a cycle
 
     def may_sleep(self) -> bool:
         """Return whether the session could stop now without losing work or keeping a caller waiting."""

@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from contextlib import suppress
 
 import pytest
 import trio
@@ -16,6 +17,7 @@ from agentrail.errors import (
     SessionRested,
     StillNeeded,
     StoreUnavailable,
+    Unrevivable,
 )
 from agentrail.events import (
     AgentEnd,
@@ -439,6 +441,35 @@ async def test_a_waking_that_fails_is_told_and_the_session_stays():
         assert await other.ask("Hi") == "b"
         assert await session.ask("Again") == "a"
         assert await said(session) == ["Again", "a"]
+
+
+@on_virtual_time
+async def test_the_error_of_a_failed_waking_is_freed_without_the_collector(monkeypatch):
+    """Each reader that comes back to a session without its code would leave one in memory."""
+    known = []
+
+    class Missing(Unrevivable):
+        def __init__(self):
+            super().__init__("s-1", missing=["tool 'look'"])
+            known.append(weakref.ref(self))
+
+    def revive(*_given, **_options):
+        raise Missing
+
+    async with open_sleepy(MemoryStore()) as supervisor:
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+        await session.ask("Hi")
+        await fall_asleep(supervisor)
+        monkeypatch.setattr(session_resume, "revive", revive)
+        gc.disable()
+        try:
+            with suppress(Unrevivable):
+                async with session.subscribe():
+                    pass
+            await trio.lowlevel.checkpoint()
+            assert [one() for one in known] == [None]
+        finally:
+            gc.enable()
 
 
 def raising(error):
