@@ -450,6 +450,9 @@ SIGNAL_FIELDS: Final[Mapping[str, s.Signal]] = {
     "recovered_spent": s.Recovered(
         at_ms=_AT, spent=(Spent(usage=m.TokenUsage(input=7), tokens=7, nano_usd=3),)
     ),
+    "parked_spent": s.Parked(
+        at_ms=_AT, reason="bad", spent=(Spent(usage=m.TokenUsage(input=7), tokens=7, nano_usd=3),)
+    ),
     "restarted_spent": s.Restarted(
         at_ms=_AT,
         reason="bad",

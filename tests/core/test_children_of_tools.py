@@ -148,15 +148,18 @@ def test_whatever_ends_the_call_refuses_who_waits_and_takes_back_the_rest(end):
     ],
     ids=["nothing known", "one known", "both known", "one known that has ended"],
 )
-@pytest.mark.parametrize("is_crash", [False, True])
-def test_lost_children_are_booked_by_what_is_known_of_them(is_crash, spent, used, booked):
+@pytest.mark.parametrize("end", ["recovered", "restarted", "parked"])
+def test_lost_children_are_booked_by_what_is_known_of_them(end, spent, used, booked):
     """What is unknown counts as all of the largest loans. Only what was used by those that are known is shown."""
     state = run([wish(number=1), wish(number=2), wish(number=3), over("t3")], at_work())
     lent = {str(held): bound.tokens for held, bound in state.data.ledger.open}
     assert sorted(lent.values()) == [196, 197]
-    recovered = s.Recovered(at_ms=9, open=tuple(state.data.open), spent=spent)
-    restarted = s.Restarted(at_ms=9, reason="bad", incarnation=2, spent=spent)
-    seen = last(state, restarted if is_crash else recovered)
+    ends = {
+        "recovered": s.Recovered(at_ms=9, open=tuple(state.data.open), spent=spent),
+        "restarted": s.Restarted(at_ms=9, reason="bad", incarnation=2, spent=spent),
+        "parked": s.Parked(at_ms=9, reason="bad", spent=spent),
+    }
+    seen = last(state, ends[end])
     assert seen.after.data.loans == ()
     assert seen.after.data.usage.total - state.data.usage.total == used
     assert seen.after.data.ledger.spent_tokens - state.data.ledger.spent_tokens == booked

@@ -476,6 +476,22 @@ async def test_what_children_of_a_tool_used_before_a_crash_is_counted_once(budge
 
 
 @pytest.mark.parametrize("budget", [None, Budget(max_total_tokens=10_000)], ids=["unlimited", "limited"])
+async def test_what_a_child_used_below_one_that_crashed_is_counted_once(budget):
+    """The one that crashed is parked, and its parent goes on with the rest of the budget."""
+    hang = HangingTool()
+    given = {"session_id": "s-1", "budget": budget, "max_output_tokens": 100}
+    async with open_bare() as supervisor:
+        session = await supervisor.start_session(model=lets_work(1), tools=[work, hang], **given)
+        await session.prompt("Hi")
+        await eventually(lambda: len(hang.calls) == 1)
+        crash(sorted(supervisor.sessions(), key=lambda one: len(one.session_id))[1])
+        assert await session.collect_reply() == "Here I am again."
+        status = await session.status()
+        assert status.usage.total == 15 * 4
+        assert budget is None or status.budget_left.tokens == 10_000 - status.usage.total
+
+
+@pytest.mark.parametrize("budget", [None, Budget(max_total_tokens=10_000)], ids=["unlimited", "limited"])
 async def test_what_an_agent_of_a_lost_child_used_is_counted_once(budget):
     """Its child had counted the first of its two cycles."""
     inner, hang = fresh(), HangingTool()

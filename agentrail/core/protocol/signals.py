@@ -670,14 +670,16 @@ class Recovered(Stamped, frozen=True, kw_only=True, omit_defaults=True):
     spent: tuple[Spent, ...] = ()
 
 
-class Parked(Stamped, frozen=True, kw_only=True):
+class Parked(Stamped, frozen=True, kw_only=True, omit_defaults=True):
     """The actor crashed too often. The last signal of the session.
 
     Attributes:
         reason: The last crash, one line.
+        spent: Same as that of `Recovered`.
     """
 
     reason: str
+    spent: tuple[Spent, ...] = ()
 
 
 class StepCrashed(Stamped, frozen=True, kw_only=True):

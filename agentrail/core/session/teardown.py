@@ -219,6 +219,7 @@ def restarted(step: StepContext, signal: Restarted) -> Next:
 def parked(step: StepContext, signal: Parked) -> Phase:
     """End a session that crashed too often. No work is running, so no teardown is needed."""
     step.publish(SessionParked(reason=signal.reason))
+    settle_lost_loans(step, step.data.loans, signal.spent)
     reason = f"parked: {signal.reason}"
     return end_at_once(step, reason, ErrorInfo(code="session_parked", message=f"the session is {reason}"))
 
