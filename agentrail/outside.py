@@ -144,6 +144,7 @@ class RealMachine:
             lambda: box.append(outcome.capture(function, *args)),
             abandon_on_cancel=abandon_on_cancel,
             limiter=limiter,
+            thread_name=f"{getattr(function, '__name__', None)} from {trio.lowlevel.current_task().name}",  # as Trio names it
         )
         return box.pop().unwrap()
 

@@ -128,6 +128,15 @@ async def test_an_error_of_an_offloaded_function_is_freed_without_the_collector(
         gc.enable()
 
 
+async def test_the_thread_of_an_offloaded_function_has_its_name():
+    """Whoever finds a thread that is left over learns what it does."""
+
+    def look():
+        return threading.current_thread().name
+
+    assert (await outside.offload(look)).startswith("look from ")
+
+
 async def test_processes_come_through_one_door():
     """Opened, run to their end, started from this thread, and signalled as a group."""
     door = outside.processes()
