@@ -22,6 +22,7 @@ from agentrail.core.session.fork import (
 from agentrail.core.session.machine import new_session as make_session, step
 from agentrail.core.session.state import SEMANTICS, Phase, SessionState
 from agentrail.core.stack.loaded_stack import load_stack
+from agentrail.core.values.toolbox import read_call
 from agentrail.messages import SessionId, ToolMessage
 from agentrail.plugins import AfterTurn, CallModel, Request
 from agentrail.testing.promises import PROMISES
@@ -29,7 +30,17 @@ from agentrail.testing.promises.observed_step import Seen
 from tests.core.journal.recorded import Told, call
 from tests.core.plugin_rig import Says
 from tests.core.test_agents import SAID, lives
-from tests.core.worlds import TOOLS, agents_session, changed, config, new_session, prompt, run, small_world
+from tests.core.worlds import (
+    TOOLS,
+    agents_session,
+    changed,
+    completed,
+    config,
+    new_session,
+    prompt,
+    run,
+    small_world,
+)
 from tests.thinned import sample
 
 STILL = s.StatusQuery(at_ms=9, signal_id=s.SignalId("q"))
@@ -70,6 +81,18 @@ def test_what_goes_on_in_the_background_stays_behind():
             gone += len(going_on)
             assert sum(NOT_IN_A_BRANCH[1:-1] in note for note in branch.data.agents.notes) == len(going_on)
     assert gone
+
+
+def test_a_branch_tells_of_the_call_in_the_background_alone():
+    """Not of one that only outlived an abort: the model never saw that it runs."""
+    calls = completed("r1", *(read_call(f"c{n}", "watch", "{}") for n in (1, 2)))
+    abort = s.AbortCycle(at_ms=5, signal_id=s.SignalId("a"))
+    state = run([prompt("p"), calls, abort], new_session(max_parallel_tools=2))
+    first, second = state.data.survivors
+    state = changed(state, survivors=(first, msgspec.structs.replace(second, detached=True)))
+    (note,) = without_what_was_open(state, 8).data.agents.notes
+    assert "call c2, is over in the background" in note
+    assert NOT_IN_A_BRANCH[1:-1] in note
 
 
 @pytest.mark.check

@@ -12,6 +12,9 @@ from agentrail.core.protocol.hooks import OnToolError
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import (
+    AbortTool,
+    AnswerCall,
+    ChangePlugins,
     GoOn,
     Recovered,
     Restarted,
@@ -22,16 +25,22 @@ from agentrail.core.protocol.signals import (
     UpdatePluginOpts,
 )
 from agentrail.core.session import batch, cycle, machine, plugin_hooks, recovery
-from agentrail.core.session.effect_owners import OfPluginRequest, OfSummary, OfSurvivor
+from agentrail.core.session.effect_owners import (
+    OfDrain,
+    OfPluginRequest,
+    OfStoppedCall,
+    OfSummary,
+    OfSurvivor,
+)
 from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.state import SEMANTICS, BreakOff, Compaction, Cycle, DoubtfulCalls, Phase
 from agentrail.core.session.step_context import StepContext
 from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.stack.plugin_code import find_code
 from agentrail.core.values.toolbox import ToolSpec, read_call
-from agentrail.errors import ErrorInfo, PluginError
-from agentrail.events import CompactEnd
-from agentrail.messages import CallId, PromptRef, Text, TokenUsage
+from agentrail.errors import ErrorInfo, InvalidResponse, PluginError
+from agentrail.events import CompactEnd, SessionRecovered
+from agentrail.messages import CallId, ClientCallRef, PromptRef, Text, TokenUsage
 from agentrail.testing.promises.effect_promises import a_recovery_decides_all_that_is_open
 from tests.core.plugin_rig import Says, not_again
 from tests.core.worlds import (
@@ -287,3 +296,47 @@ def test_a_session_that_is_left_alone_keeps_the_version_of_its_decisions():
         assert parked.after.data.semantics == 0
     (resumed,) = walk([msgspec.structs.replace(told, attempt=1)], parked.after)
     assert resumed.after.data.semantics == SEMANTICS
+
+
+def test_a_cycle_that_waits_for_the_user_refuses_other_plugins_and_the_result_of_a_client():
+    """Its plugins judge the call that it waits with, and an answer to a question is no result of a client's call."""
+    asks = completed("r1", read_call("c1", "ask", '{"question": "Why?"}'))
+    state = run([PROMPT, asks], new_session())
+    question = state.data.interactions[0].id
+    for signal, error, said in (
+        (
+            ChangePlugins(at_ms=3, signal_id=SignalId("d"), change="detach", name="Diary"),
+            PluginError,
+            "a cycle waits for a user: decide or abort",
+        ),
+        (
+            AnswerCall(at_ms=3, signal_id=SignalId("y"), ref=ClientCallRef(question), text="x"),
+            InvalidResponse,
+            "is a question: answer it with respond",
+        ),
+    ):
+        after, (refused,) = machine.step(state, signal)
+        assert isinstance(refused, fx.Refuse)
+        assert isinstance(refused.error, error)
+        assert said in str(refused.error)
+        assert after.data.interactions == state.data.interactions
+
+
+def test_a_restored_session_gives_up_a_call_that_was_being_stopped():
+    """Nothing is left to drain, so neither the call nor its drain stays open, and the decision says so."""
+    stop = AbortTool(at_ms=2, signal_id=SignalId("a"), call_id=CallId("c1"))
+    state = run(
+        [PROMPT, completed("r1", *(read_call(f"c{n}", "read", "{}") for n in (1, 2))), stop], new_session()
+    )
+    (stopped,) = [one for one, owner in state.data.open.items() if isinstance(owner, OfStoppedCall)]
+    assert any(isinstance(owner, OfDrain) for owner in state.data.open.values())
+    back = Recovered(at_ms=9, open=tuple(state.data.open), semantics=SEMANTICS)
+    after, effects = machine.step(state, back)
+    assert stopped not in after.data.open
+    assert not any(isinstance(owner, OfDrain) for owner in after.data.open.values())
+    (told,) = [
+        one.event
+        for one in effects
+        if isinstance(one, fx.Publish) and isinstance(one.event, SessionRecovered)
+    ]
+    assert ("tool", "c1", "given_up") in [(one.open, one.id, one.decision) for one in told.decisions]
