@@ -114,9 +114,8 @@ def many_sessions(*, collect: bool = True) -> CollectorChange:
         The change, with `undo()`, also a context manager. A second call, and its `undo`, change nothing. Thresholds are never lowered. A collector that is off,
         by `gc.disable()` or a threshold of 0, stays off. If objects are already frozen, no more are.
 
-    Threads: The collector belongs to the process, so the change applies to all threads and all their Trio runs. The function
-        may
-        be called from any thread. Two concurrent calls set the same. Let one of them keep the result.
+    Threads: The collector belongs to the process, so the change applies to all threads and all their Trio runs. Any thread may
+        call it. Two concurrent calls set the same. Let one of them keep the result.
 
     Cancellation: Not a checkpoint. Source: docs/how-to/run-many-sessions.md
     """
@@ -144,10 +143,7 @@ def _raised(thresholds: Thresholds) -> Thresholds:
 
 @contextmanager
 def no_looks() -> Iterator[None]:
-    """Pause the collector for a block of imports, of which scans take a quarter.
-
-    A collector that was off stays off.
-    """
+    """Pause the collector for a block of imports, of which scans take a quarter. One that was off stays off."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -155,6 +151,11 @@ def no_looks() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+def rare_looks() -> None:
+    """Raise the thresholds of a command. It imports most modules while it runs, and scans took a tenth of its start."""
+    gc.set_threshold(*_raised(gc.get_threshold()))
 
 
 def no_last_look() -> None:

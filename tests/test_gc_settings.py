@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agentrail.gc_settings import THRESHOLDS, many_sessions, no_looks, short_looks
-from tests.forked import in_a_process
+from tests.forked import environment, in_a_process
 
 ROOT = Path(__file__).parents[1]
 
@@ -271,3 +271,32 @@ def test_looks_are_short_or_none_for_a_block():
     finally:
         gc.set_threshold(*found)
         (gc.enable if is_enabled else gc.disable)()
+
+
+_TELLS_AT_ITS_END = """
+import atexit, gc, os
+
+def tell():
+    with open(os.environ["TOLD_IN"], "a") as file:
+        print(gc.get_threshold(), gc.get_freeze_count() > 10_000, file=file)
+
+atexit.register(tell)
+"""
+
+
+@pytest.mark.check  # five processes
+def test_short_processes_of_ours_scan_little_and_not_at_their_ends(tmp_path):
+    """A third of the time of short lives went to scans: of what their processes imported, and of all that at their ends."""
+    work, code = tmp_path / "work", tmp_path / "code"
+    work.mkdir()
+    code.mkdir()
+    (code / "sitecustomize.py").write_text(_TELLS_AT_ITS_END)
+    variables = {"PYTHONPATH": f"{code}:{ROOT}", "TOLD_IN": str(tmp_path / "told"), "HOME": str(tmp_path)}
+    line = ["simulate", "--seeds", "0-1", "--jobs", "2", "--world", "single", "--hours", "0.001"]
+    command = [sys.executable, "-P", "-m", "agentrail", *line]
+    ran = subprocess.run(command, env=environment(**variables), cwd=work, capture_output=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    told = (tmp_path / "told").read_text().splitlines()
+    # The command, and two that compare seed 0. A process of lives may be killed before it ends, when all lives are told.
+    assert told.count(f"{THRESHOLDS} True") == 3
+    assert {*told} <= {f"{THRESHOLDS} True", f"{THRESHOLDS} False"}

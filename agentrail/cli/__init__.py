@@ -22,8 +22,9 @@ def main() -> None:
     try:
         leave_out_current()
         # Not at the top: the import takes 0.1 s, and Ctrl-C in that time must not print a traceback either.
-        from agentrail.gc_settings import no_looks
+        from agentrail.gc_settings import no_looks, rare_looks
 
+        rare_looks()
         with no_looks():
             from agentrail.cli.command_tree import run_command_line
 

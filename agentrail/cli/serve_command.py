@@ -115,7 +115,7 @@ def serve_application(
         options = evolve(options, node_of=node_of)
         tokens = None if options.token_file is None else read_token_file(options.token_file)
         app = None if application is None else find_application(application)
-        with many_sessions():
+        with many_sessions(collect=False):  # imports, and the files that were read
             if options.demo:
                 serve_demo(options)
             elif application is None:

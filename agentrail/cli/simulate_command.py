@@ -240,13 +240,8 @@ class _Campaign:
                 nursery.start_soon(self._follow, work, nursery.cancel_scope)
 
     async def _follow(self, work: "SeedRange", all_of_them: trio.CancelScope) -> None:
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "agentrail.testing.simulation.lives",
-            msgspec.json.encode(work).decode(),
-        ]
+        given = msgspec.json.encode(work).decode()
+        command = [sys.executable, "-P", "-m", "agentrail.testing.simulation.lives", given]
         # In a group of its own: Ctrl-C reaches it from here, once.
         process = await outside.processes().open(command, stdout=-1, start_new_session=True)
         told: Any = process.stdout

@@ -22,6 +22,9 @@ from agentrail.search_path import LEFT_OUT
 from agentrail.testing.digest import Digest
 
 _PROCESSES: Final = ({"PYTHONHASHSEED": "1"}, {"PYTHONHASHSEED": "4242424242", "PYTHONMALLOC": "malloc"})
+# Not `-m`, with which runpy warns of a module that its package has imported. Scans took half of a short life.
+_PROGRAM: Final = """import gc, sys; gc.set_threshold(10_000, 100, 50)
+from agentrail.testing.simulation.determinism import _main; _main(*sys.argv[1:]); gc.freeze()"""
 _MAX_FRAMES: Final = 4
 _SHOWN: Final = 400
 _OURS: Final = ("agentrail/testing/", "/trio/")
@@ -137,15 +140,9 @@ def _play(name: str, seed: object, options: Sequence[Any]) -> list[bytes]:
 
 
 def _start(name: str, seed: object, options: Any, variables: dict[str, str]) -> "subprocess.Popen[bytes]":
+    given = json.dumps([seed, options, LEFT_OUT])
     return subprocess.Popen(  # noqa: S603 - this Python, and a module of ours
-        [
-            sys.executable,
-            "-P",
-            "-c",  # not `-m`, with which runpy warns of a module that its package has imported
-            "import sys; from agentrail.testing.simulation.determinism import _main; _main(*sys.argv[1:])",
-            name,
-            json.dumps([seed, options, LEFT_OUT]),
-        ],
+        [sys.executable, "-P", "-c", _PROGRAM, name, given],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
