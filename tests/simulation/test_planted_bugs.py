@@ -67,7 +67,7 @@ def test_bugs_are_measured_by_strategy_and_seed(capfd, tmp_path):
 
 
 ONLY_SEEN_BY = {
-    "promises of each step": ("timers-are-not-set-again", "desk", 4),
+    "promises of each step": ("timers-are-not-set-again", "desk", 13),
     "fences": ("prompt-is-acknowledged-before-its-record-is-durable", "cluster", 0),
     "at most once, at least once": ("finished-call-runs-again", "cluster", 0),
     "linearizable acknowledgements": ("a-second-decision-is-told-that-it-was-approved", "desk", 10),
@@ -75,9 +75,9 @@ ONLY_SEEN_BY = {
     "approvals": ("deadline-follows-the-clock-of-the-node", "desk", 0),
     "budgets": ("a-child-is-delivered-twice", "tree", 0),
     "abort receipts": ("an-abort-lets-tools-run-on", "cluster", 40),
-    "stops": ("abort-waits-for-the-store", "cluster", 13),
+    "stops": ("abort-waits-for-the-store", "cluster", 18),
     "liveness": ("slot-is-registered-after-the-send", "single", 4),
-    "one prompt for each client_id": ("client-ids-are-forgotten-by-the-next-owner", "cluster", 0),
+    "one prompt for each client_id": ("client-ids-are-forgotten-by-the-next-owner", "cluster", 2),
     "no bug is logged": ("a-created-session-is-answered-with-an-error", "cluster", 0),
     "fold equals life": ("half-a-response-is-not-recorded", "cluster", 8),
 }
