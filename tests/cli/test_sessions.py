@@ -22,7 +22,7 @@ from agentrail.stores.data_directory import find_data_directory
 from agentrail.stores.notes_files import NoteFiles
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.stores.store_names import open_store
-from tests.cli.rig import open_terminal, run_agentrail, run_beside, run_line, sleeping_below
+from tests.cli.rig import alive, open_terminal, run_agentrail, run_beside, run_line, sleeping_below
 
 DEMO = ("--model", "demo:fast", "--tools", "list_dir")
 
@@ -298,7 +298,7 @@ async def test_commands_read_beside_a_process_that_writes_and_those_that_write_s
     ) as typist:
         await typist.wait_for("> ")
         typist.type('shell "sleep 1000 & sleep 1000"\r')
-        await sleeping_below(typist.process)
+        below = await sleeping_below(typist.process)
         listed = await ask("list")
         assert " running " in listed.out
         for arguments in (("show",), ("trace",), ("replay",), ("check",)):
@@ -308,6 +308,9 @@ async def test_commands_read_beside_a_process_that_writes_and_those_that_write_s
             ran = await ask(command, session)
             assert (ran.code, f"is written by process {typist.process.pid}" in ran.err) == (2, True)
             assert "read-only commands work" in ran.err
+        typist.interrupt()
+        await typist.wait_for("1 task was stopped")
+        assert alive(below) == []
 
 
 async def test_a_store_that_cannot_be_read_is_said_with_what_to_do(ask, tmp_path):
