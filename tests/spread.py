@@ -15,8 +15,8 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-COLLECTED_BY_ALL: Final = frozenset({"console", "promises", "repo", "sandboxes"})
-"""The folders whose tests take longest for their number: a quarter of the time, in a tenth of the tests."""
+COLLECTED_BY_ALL: Final = frozenset({"console", "mcp", "promises", "repo", "sandboxes", "simulation"})
+"""The folders whose tests take longest for their number: more than a third of the time, in less than a fifth of the tests."""
 
 
 def collected_by_one(sizes: Mapping[str, int], shared: Collection[str], workers: int) -> dict[str, int]:
