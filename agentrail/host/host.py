@@ -62,6 +62,7 @@ from agentrail.runtime.erasure_report import ForgottenUser
 from agentrail.runtime.event_history import PageAsked, PageOfEvents
 from agentrail.runtime.journal_inspection import InspectedState, JournalPage, WantedRecords
 from agentrail.runtime.persistence import OnDrift
+from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_nodes import SessionPlace
 from agentrail.runtime.session_rows import ASLEEP, phase_of
@@ -446,7 +447,9 @@ class Host:
             return None
         plugins = await self._parts.sessions.plugins_of(session.facts)
         past = await self.supervisor.stored_state(session.session_id, scope=session.scope, plugins=plugins)
-        return evolve(past.snapshot, first_seq=1)
+        slept_ms = max(now_ms() - past.at_ms, 0)
+        status = evolve(past.status, uptime_ms=past.status.uptime_ms + slept_ms)
+        return evolve(past.snapshot, status=status, first_seq=1)
 
     async def read_events(self, session_id: str, principal: Principal, asked: PageAsked) -> PageOfEvents:
         """Read a page of the events of a caller's session. It is not woken, and may have ended in the store.

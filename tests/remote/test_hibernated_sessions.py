@@ -57,9 +57,14 @@ async def test_a_first_reader_starts_with_the_stored_state(autojump_clock):
         session, last = await hibernated(supervisor)
         async with session.subscribe(deltas=False) as read:
             assert supervisor.statistics().asleep == 1
-            assert (read.snapshot.last_seq, read.snapshot.status.phase) == (last, "idle")
+            stored = read.snapshot
+            assert (stored.last_seq, stored.status.phase) == (last, "idle")
+            woken = await session.snapshot()
+            status = evolve(woken.status, last_seq=last)  # but for `SessionRecovered`, which waking adds
+            assert evolve(woken, status=status, last_seq=last) == stored
+            assert supervisor.statistics().asleep == 0
             await session.ask("two")
-            assert (await anext(read)).meta.seq == last + 1
+            assert [(await anext(read)).meta.seq for _ in range(2)] == [last + 1, last + 2]
 
 
 async def test_a_monitor_wakes_nothing(autojump_clock):
