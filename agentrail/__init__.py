@@ -13,9 +13,10 @@ if sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)].endswith(
     from agentrail.search_path import leave_out_current
 
     leave_out_current()
-    from agentrail.gc_settings import rare_looks
+    if sys.orig_argv[-len(sys.argv)].endswith("lives"):  # a command does it where Ctrl-C prints no traceback
+        from agentrail.gc_settings import rare_looks
 
-    rare_looks()
+        rare_looks()
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Final

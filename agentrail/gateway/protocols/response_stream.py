@@ -319,7 +319,8 @@ class ResponseStream(Generic[Own]):
     ) -> tuple[tuple[Frame, ...], ResponseEnd]:
         """Return all frames of the response, for a client that wants no stream, and its end.
 
-        `stops` is that of a stream in another format. It gets the frames so far, and returns whether the response pauses there.
+        `stops` gets the frames so far, and returns whether the response pauses there. Whoever gives it tells the client meanwhile
+        in another format, so the response ends with the client's token too.
         """
         frames: list[Frame] = []
 
