@@ -319,8 +319,8 @@ class ResponseStream(Generic[Own]):
     ) -> tuple[tuple[Frame, ...], ResponseEnd]:
         """Return all frames of the response, for a client that wants no stream, and its end.
 
-        `stops` gets the frames so far, and returns whether the response pauses there. Whoever gives it tells the client meanwhile
-        in another format, so the response ends with the client's token too.
+        `stops` gets the frames so far, and returns whether the response pauses there. Its caller streams to the client in another
+        format, so the response ends with the client's token, as a stream does.
         """
         frames: list[Frame] = []
 
