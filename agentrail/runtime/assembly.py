@@ -102,12 +102,15 @@ def check_deps(agents: Sequence[Agent], deps: object) -> None:
     OptionError.raise_for(faults)
 
 
-def tools_of_agents(agents: Mapping[str, ReadyAgent]) -> dict[tuple[str, int], Tool]:
+def tools_of_agents(
+    specs: Sequence[AgentSpec], agents: Mapping[str, ReadyAgent]
+) -> dict[tuple[str, int], Tool]:
+    """Return the code of tools that come with a handoff. `specs` are in the order of the session, not of its code."""
     return {
         (name, generation_of_agent(place)): tool
-        for place, agent in enumerate(agents.values())
-        if agent.spec.handoff and agent.tools is not None
-        for name, tool in agent.tools.items()
+        for place, spec in enumerate(specs)
+        if spec.handoff and spec.name in agents
+        for name, tool in (agents[spec.name].tools or {}).items()
     }
 
 
@@ -359,7 +362,10 @@ def assemble(
     agents = _agents_of(options, listing, dependencies, (providers, provider_opts), stack)
     keep_plugins(agents, watch)
     if dependencies.host is not NO_HOST:
-        config = msgspec.structs.replace(config, host_hooks=_hooks_of(dependencies.host))
+        host = dependencies.host
+        hooks: dict[HostHook, object] = {"before_tool": host.before_tool, "after_tool": host.after_tool}
+        used = frozenset(name for name, hook in hooks.items() if hook is not None)
+        config = msgspec.structs.replace(config, host_hooks=used)
     config = _with_agents(config, options, agents)
     workspace = _workspace_of(options, working_dir, dependencies)
     for one in providers.values():
@@ -369,7 +375,8 @@ def assemble(
         **picked_fields(options, *_PORTS_GIVEN),
         session_id=session_id,
         providers=providers,
-        tools=tools_of_agents(agents) | {(name, 0): tool for name, tool in zip(names, tools, strict=True)},
+        tools=tools_of_agents(config.agents, agents)
+        | {(name, 0): tool for name, tool in zip(names, tools, strict=True)},
         find_provider=dependencies.resolve_provider,
         workspace=workspace,
         working_dir=working_dir,
@@ -534,11 +541,6 @@ def decide_first_effects(state: SessionState, first: Signal) -> tuple[Effect, ..
     watch = state.data.stack.ask
     with watch.rehearsing() if isinstance(watch, PluginWatch) else nullcontext():
         return step(state, first)[1]
-
-
-def _hooks_of(host: HostHooks) -> frozenset[HostHook]:
-    hooks: dict[HostHook, object] = {"before_tool": host.before_tool, "after_tool": host.after_tool}
-    return frozenset(name for name, hook in hooks.items() if hook is not None)
 
 
 KEPT_OPTIONS: Final = (

@@ -227,7 +227,10 @@ def _tools_of(
     if agent.tools is not None and agent.spec.tools is not None:
         specs, given = agent.spec.tools.specs, dict(agent.tools)
     chosen = [
-        spec for spec in specs if (names is None or spec.name in names) and _may_have(given[spec.name], depth)
+        spec
+        for spec in specs
+        if names is None or spec.name in names
+        if (deepest := getattr(given[spec.name], "max_depth", None)) is None or depth < deepest
     ]
     return Toolbox(chosen), {(spec.name, 0): given[spec.name] for spec in chosen}
 
@@ -236,11 +239,6 @@ def first_provider(model: str, providers: Mapping[str, Provider]) -> dict[str, P
     if model not in providers:
         return dict(providers)
     return {model: providers[model], **{name: one for name, one in providers.items() if name != model}}
-
-
-def _may_have(tool: Tool, depth: int) -> bool:
-    max_depth: int | None = getattr(tool, "max_depth", None)
-    return max_depth is None or depth < max_depth
 
 
 def _stack_of(parent: SessionCell, agent: ReadyAgent) -> ChangedStack:

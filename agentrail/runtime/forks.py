@@ -34,7 +34,7 @@ from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_loader import PluginFinder, stored_of
 from agentrail.runtime.session_options import SessionOptions, faults_of_value, make_options
-from agentrail.runtime.session_resume import missing_code, ports_of, take_first_object
+from agentrail.runtime.session_resume import missing_code, ports_of, take_first_object, tools_in
 from agentrail.runtime.session_sandbox import Workspace
 from agentrail.runtime.shared_resources import Shared
 from agentrail.runtime.tool_origins import GoneTool, gone_tool
@@ -196,7 +196,7 @@ def _state_of_fork(
 
 def _take_code(state: SessionState, cell: SessionCell) -> None:
     """Give a live session the code of an earlier state. A tool released since then is looked up by its name."""
-    ports, tools = cell.ports, state.data.tools
+    ports = cell.ports
     given = [] if cell.options is None else cell.options.tools
     by_name = {name: tool for (name, _), tool in ports.tools.items()} | {tool.name: tool for tool in given}
     known = msgspec.structs.replace(
@@ -206,9 +206,9 @@ def _take_code(state: SessionState, cell: SessionCell) -> None:
     if missing:
         raise Unrevivable(state.data.config.session_id, missing=missing)
     take_first_object(state.data.model.model, ports.providers)
-    for spec in tools:
+    for spec, generation in tools_in(state):
         tool = by_name.get(spec.name) or gone_tool(spec, ports.from_sources)
-        ports.tools.setdefault((spec.name, tools.generation_of(spec.name)), tool)
+        ports.tools.setdefault((spec.name, generation), tool)
 
 
 def _without_absent(state: SessionState, known: Mapping[tuple[str, int], Tool]) -> SessionState:
@@ -244,8 +244,7 @@ def _ports_of_fork(state: SessionState, fresh: Ports, live: Ports) -> Ports:
         providers={**live.providers, **fresh.providers},
         provider_opts={**live.provider_opts, **fresh.provider_opts},
     )
-    ports = ports_of(state, own)
-    missing = missing_code(state, ports)
+    missing = missing_code(state, own)
     if missing:
         raise Unrevivable(state.data.config.session_id, missing=missing)
-    return ports
+    return ports_of(state, own, {})

@@ -314,7 +314,8 @@ def _is_described_for_models(tool: Tool) -> bool:
 
 def renew_tools(cell: SessionCell) -> ChangeTools | None:
     """Give a restored session the tools that its code has now. Return the change to record, or None if they are the same."""
-    box = cell.state.data.tools
+    data, known = cell.state.data, cell.ports.agents
+    box = data.tools
     found = [(spec, cell.ports.tools.get((spec.name, box.generation_of(spec.name)))) for spec in box]
     gone = tuple([spec.name for spec, tool in found if isinstance(tool, GoneTool)])
     # A source reports the changes of its tools itself, and what has no code here is answered elsewhere.
@@ -322,7 +323,12 @@ def renew_tools(cell: SessionCell) -> ChangeTools | None:
         (spec, tool) for spec, tool in found if not (spec.shown_text or tool is None or spec.name in gone)
     ]
     changed = [(now, tool) for spec, tool in kept if (now := _spec_now(cell, spec, tool)) != spec]
-    if not gone and not changed:
+    agents = [
+        (one.name, None if own is None else own.specs)
+        for one in data.config.agents
+        if one.handoff and one.name in known and (own := known[one.name].spec.tools) != one.tools
+    ]
+    if not gone and not changed and not agents:
         return None
     generation = cell.number_tool_change() if changed else box.generation
     cell.add_tools({spec.name: tool for spec, tool in changed}, generation)
@@ -332,6 +338,7 @@ def renew_tools(cell: SessionCell) -> ChangeTools | None:
         attach=tuple([spec for spec, _ in changed]),
         detach=gone,
         generation=generation,
+        agents=tuple(agents),
     )
 
 

@@ -158,8 +158,9 @@ class NotingKeeper:
     _noted: dict[str, FileWrite] = field(init=False, factory=dict)
 
     async def keep(self, changes: Sequence[FileWrite], contents: Mapping[str, bytes]) -> Refusal | None:
-        secret = await self._secret_ones(contents)
         scrub = self._notes.scrub
+        is_small = sum(map(len, contents.values())) <= _IN_LINE_BYTES
+        secret = _with_secrets(contents, scrub) if is_small else await offload(_with_secrets, contents, scrub)
         kept = {digest: content for digest, content in contents.items() if digest not in secret}
         public = tuple([_without(one, secret) for one in changes if scrub(one.path) == one.path])
         self._noted.update((one.path, one) for one in public)
@@ -191,11 +192,6 @@ class NotingKeeper:
         return ToolEmitted(
             at_ms=now_ms(), effect_id=self._effect_id, name=FILES_EVENT, payload=payload_of(whole)
         )
-
-    async def _secret_ones(self, contents: Mapping[str, bytes]) -> frozenset[str]:
-        if sum(map(len, contents.values())) <= _IN_LINE_BYTES:
-            return _with_secrets(contents, self._notes.scrub)
-        return await offload(_with_secrets, contents, self._notes.scrub)
 
 
 def _with_secrets(contents: Mapping[str, bytes], scrub: Scrub) -> frozenset[str]:

@@ -382,10 +382,6 @@ def _provider_opts(name: str, value: object) -> list[str]:
     return [f"{name} is of type {kind}: expected a mapping, such as {{'api_key': …}}"]
 
 
-def _is_id(value: object) -> bool:
-    return value is None or (isinstance(value, str) and _SESSION_ID.fullmatch(value) is not None)
-
-
 def _scope(name: str, value: object) -> list[str]:
     fault = fault_of_scope(name, value)
     return [] if fault is None else [fault]
@@ -519,7 +515,10 @@ def _unknown(name: str) -> str:
 
 
 _flag: Final = _must(lambda value: isinstance(value, bool), "True or False")
-_id: Final = _must(_is_id, "1 to 128 of A-Z a-z 0-9 . _ : -")
+_id: Final = _must(
+    lambda value: value is None or (isinstance(value, str) and _SESSION_ID.fullmatch(value) is not None),
+    "1 to 128 of A-Z a-z 0-9 . _ : -",
+)
 _TEXTS_OF_AGENT: Final = ("description", "system_prompt", "user_data", "replace_sections")
 _BY_OPTION: Final[tuple[tuple[str, _Check], ...]] = (
     (

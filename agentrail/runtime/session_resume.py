@@ -23,6 +23,7 @@ from agentrail.core.protocol.effects import ResumeChild, StartAgent
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import ChangeTools, Recovered
 from agentrail.core.session.agent_records import GENERAL_PURPOSE, AgentState, agent_wanted
+from agentrail.core.session.cycle import generation_of_agent
 from agentrail.core.session.reservations import spent_with_lost
 from agentrail.core.session.state import SEMANTICS, Known, SessionState
 from agentrail.core.stack.plugin_code import part_entry
@@ -43,7 +44,7 @@ from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.guarded_calls import call_guarded
-from agentrail.runtime.assembly import Dependencies, assemble, decide_first_effects
+from agentrail.runtime.assembly import Dependencies, assemble, decide_first_effects, tools_of_agents
 from agentrail.runtime.child_calls import first_provider
 from agentrail.runtime.journal_events import MAX_OLD_EVENTS, old_events
 from agentrail.runtime.live_settings import renew_tools
@@ -416,17 +417,20 @@ def imported_tools(sessions: Iterable[Revived], ports: Ports) -> ImportedTools:
     wanted = {
         (spec.origin, spec.name): spec
         for one in sessions
-        for spec, _ in _tools_in(one.state)
+        for spec, _ in tools_in(one.state)
         if spec.origin and spec.name not in names
     }
     found = {key: tool_at(spec) for key, spec in wanted.items()}
     return {key: tool for key, tool in found.items() if tool is not None}
 
 
-def _tools_in(state: SessionState) -> Iterator[tuple[ToolSpec, int]]:
+def tools_in(state: SessionState) -> Iterator[tuple[ToolSpec, int]]:
     data = state.data
     for spec in data.tools:
         yield spec, data.tools.generation_of(spec.name)
+    for place, agent in enumerate(data.config.agents):
+        for spec in (agent.handoff and agent.tools) or ():
+            yield spec, generation_of_agent(place)
     for call in (*data.batch, *data.survivors):
         if call.spec is not None:
             yield call.spec, call.generation
@@ -455,7 +459,7 @@ def take_first_object(model: str, providers: dict[str, Provider]) -> None:
 
 
 def ports_of(
-    state: SessionState, above: Ports, imported: ImportedTools | None = None, agent: ReadyAgent = GENERAL
+    state: SessionState, above: Ports, imported: ImportedTools, agent: ReadyAgent = GENERAL
 ) -> Ports:
     data = state.data
     by_name: dict[str, Tool] = {}
@@ -463,16 +467,14 @@ def ports_of(
         by_name.update(known.tools or {})
     by_name.update({name: tool for (name, generation), tool in above.tools.items() if generation == 0})
     # Its own come first: they may have the same names as tools of its parent, and differ.
-    tools = dict(above.tools) | {(name, 0): tool for name, tool in (agent.tools or {}).items()}
-    for spec, generation in _tools_in(state):
+    tools = {key: tool for key, tool in above.tools.items() if key[1] >= 0}
+    tools |= tools_of_agents(data.config.agents, above.agents)
+    tools |= {(name, 0): tool for name, tool in (agent.tools or {}).items()}
+    for spec, generation in tools_in(state):
         key = spec.name, generation
-        if key in tools:
-            continue
-        if spec.name in by_name:
-            tools[key] = by_name[spec.name]
-        elif imported is not None:
-            found = imported.get((spec.origin, spec.name))
-            tools[key] = found or gone_tool(spec, above.from_sources)
+        if key not in tools:
+            found = by_name.get(spec.name, imported.get((spec.origin, spec.name)))
+            tools[key] = gone_tool(spec, above.from_sources) if found is None else found
     providers = dict(above.providers)
     model = data.model.model
     take_first_object(model, providers)

@@ -24,6 +24,7 @@ from agentrail.core.protocol.hooks import (
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import Chunk, ModelFacts, ReasoningDelta, TextDelta, UsageUpdate
 from agentrail.core.protocol.signals import (
+    AgentTools,
     ChildPublished,
     ChunksArrived,
     LateValue,
@@ -135,7 +136,7 @@ _GRAMMAR: Final = """
     ToolAsked          signal_id effect_id "question" @options timeout=timeout_ms schema= url=
     ToolWantsChild     signal_id effect_id "prompt" system_prompt= @tools max_turns= agent= model=
     SwitchModel        signal_id model opts_changed=
-    ChangeTools        signal_id attach= detach= replace= generation= sections=
+    ChangeTools        signal_id attach= detach= replace= generation= sections= agents=
     ToolSourceReported signal_id source state "reason"
     UpdatePluginOpts   signal_id plugin options= [narrows]
     ChangePlugins      signal_id change name entry=
@@ -300,6 +301,7 @@ FORMS: Final[Mapping[Any, WordForm]] = MappingProxyType(
         tuple[tuple[str, str | None], ...]: WordForm(
             "a JSON list of pairs", converter_of(tuple[tuple[str, str | None], ...]), _json_word
         ),
+        AgentTools: WordForm("a JSON list of pairs", converter_of(AgentTools), _json_word),
         ToolQuestion: WordForm("a JSON object of a question", converter_of(ToolQuestion), _json_word),
         TraceContext: WordForm(
             "traceparent, or traceparent;tracestate",

@@ -294,6 +294,7 @@ def changes() -> SearchStrategy[s.Signal]:
             replace=st.sampled_from((False, False, True)),
             generation=st.just(0),
             sections=_tuples(st.tuples(st.just("mcp.s"), st.sampled_from(("Search.", None))), max_size=1),
+            agents=_tuples(st.tuples(st.just("scout"), st.none() | specs), max_size=1),
         ),
         _asked(
             s.ToolSourceReported,

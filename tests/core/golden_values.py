@@ -478,6 +478,7 @@ SIGNAL_FIELDS: Final[Mapping[str, s.Signal]] = {
     "change_tools_sections": s.ChangeTools(
         **_BY, generation=1, sections=(("mcp.files", "Search first."), ("mcp.old", None))
     ),
+    "change_tools_agents": s.ChangeTools(**_BY, generation=1, agents=(("clerk", (_LOOK,)), ("scout", None))),
     "prompt_via": s.Prompt(**_BY, ref=_P, content=ASKED, **_VIA),
     "prompt_settings": s.Prompt(**_BY, ref=_P, content=ASKED, settings=_SETTINGS),
     "prompt_trace": s.Prompt(**_BY, ref=_P, content=ASKED, trace=_TRACE),

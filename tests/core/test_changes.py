@@ -1,16 +1,19 @@
 """What a tool may change in its session, and what that makes of it."""
 
 import pytest
+from msgspec.structs import replace
 
 from agentrail.abc import ToolUpdate
 from agentrail.core.protocol.signals import ChangeTools, SignalId
 from agentrail.core.protocol.tool_changes import MAX_TODOS, UpdateContext, UpdateTodos
+from agentrail.core.session.agent_records import AgentSpec
 from agentrail.core.session.cycle import change_tools
 from agentrail.core.session.step_context import StepContext, apply_changes
 from agentrail.core.session.views import system_prompt_of
+from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import ToolContractError
 from agentrail.events import Todo
-from tests.core.worlds import new_session
+from tests.core.worlds import READ, WATCH, new_session
 
 
 def _todos(count: int, content: str = "Do it") -> tuple[Todo, ...]:
@@ -39,6 +42,27 @@ def test_sections_of_tools_come_and_go_with_them():
         )
         change_tools(step, signal)
         assert dict(step.data.sections) == {"style": "Be kind.", **sections}
+
+
+def test_the_tools_of_an_agent_change_and_those_of_other_agents_stay():
+    """For its next handoff. None leaves it those of the session, and an unknown agent is ignored."""
+    session = new_session()
+    agents = tuple(
+        AgentSpec(name=name, description="Works.", handoff=True, tools=Toolbox([READ]))
+        for name in ("a", "b", "c")
+    )
+    step = StepContext(replace(session.data, config=replace(session.data.config, agents=agents)), 7)
+    change_tools(
+        step,
+        ChangeTools(
+            at_ms=7,
+            signal_id=SignalId("k"),
+            generation=1,
+            agents=(("a", (WATCH,)), ("b", None), ("x", (READ,))),
+        ),
+    )
+    assert [one.tools and one.tools.names for one in step.data.config.agents] == [("watch",), None, ("read",)]
+    assert step.data.tools.specs == session.data.tools.specs
 
 
 def test_a_change_is_legal_by_construction():

@@ -350,3 +350,91 @@ async def test_a_tool_that_cannot_be_described_any_more_keeps_its_description(mo
         session = await supervisor.resume_session("s-1", model=saying("b"))
         assert await session.ask("Hi") == "b"
         assert session._cell.state.data.tools.get("look").description == "Look something up."  # noqa: SLF001
+
+
+# --- tools of agents that take the session over
+
+
+async def _all_results(session):
+    messages = await session.messages()
+    return [result.text for message in messages for result in getattr(message, "results", ())]
+
+
+def agent(name, *tools):
+    return Agent(name=name, description="Works.", handoff=True, tools=tools or None)
+
+
+HANDOVER = calls(("handoff_to", {"agent": "clerk"}))
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+@pytest.mark.parametrize("is_acting", [False, True])
+@pytest.mark.parametrize("name", ["pay", "draw"])
+async def test_an_agent_keeps_its_own_tools_if_the_code_lists_agents_in_another_order(
+    name, is_acting, snapshot
+):
+    """The tool of another agent ran in its place, or the session crashed. The model is shown the tools that the agent has now."""
+    inner = fresh()
+    async with open_again(inner) if snapshot else Process(inner) as supervisor:
+        session = await supervisor.start_session(
+            model=ScriptedModel([HANDOVER, says("a")] if is_acting else [says("a")]),
+            agents=[agent("clerk", RecordingTool(name="pay", parameters=amounts("amount")))],
+            session_id="s-1",
+        )
+        await session.ask("Hi")
+    pay = RecordingTool(name="pay", parameters=amounts("currency"))
+    of_another = RecordingTool(name=name)
+    paying = [calls(("pay", {"currency": "EUR"})), says("done")]
+    for turns in ([*([] if is_acting else [HANDOVER]), *paying], paying):
+        async with open_again(inner) as supervisor:
+            model = ScriptedModel(turns)
+            session = await supervisor.resume_session(
+                "s-1", model=model, agents=[agent("artist", of_another), agent("clerk", pay)]
+            )
+            assert await session.ask("Go on") == "done"
+            assert model.requests[-1].tools.get("pay").parameters == amounts("currency")
+    assert pay.calls == [{"currency": "EUR"}] * 2
+    assert not of_another.calls
+    assert kinds_in(inner).count(ChangeTools.__struct_config__.tag) == 1
+
+
+async def test_an_agent_without_tools_of_its_own_any_more_has_those_of_the_session():
+    """A handoff raised KeyError for the tools that it had."""
+    inner = fresh()
+    async with Process(inner) as supervisor:
+        session = await supervisor.start_session(
+            model=saying("a"),
+            tools=[look],
+            agents=[agent("clerk", RecordingTool(name="pay"))],
+            session_id="s-1",
+        )
+        await session.ask("Hi")
+    async with open_again(inner) as supervisor:
+        model = ScriptedModel([HANDOVER, calls(("look", {})), says("done")])
+        session = await supervisor.resume_session("s-1", model=model, tools=[look], agents=[agent("clerk")])
+        assert await session.ask("Go on") == "done"
+        assert set(model.requests[-1].tools.names) == {"look", "handoff_to"}
+        assert "looked" in await _all_results(session)
+
+
+@pytest.mark.parametrize("how", ["fork", "rewind"])
+async def test_an_agent_of_the_past_has_tools_of_the_present(how):
+    """A fork or a rewind to before the resumption has the agent's stored tools. A lost one answers that it no longer exists."""
+    inner = fresh()
+    async with Process(inner) as supervisor:
+        tools = RecordingTool(name="pay"), RecordingTool(name="lost")
+        session = await supervisor.start_session(
+            model=saying("a"), agents=[agent("clerk", *tools)], session_id="s-1"
+        )
+        await session.ask("Hi")
+    pay = RecordingTool(name="pay")
+    async with open_again(inner) as supervisor:
+        model = ScriptedModel([HANDOVER, calls(("pay", {}), ("lost", {})), says("done")])
+        session = await supervisor.resume_session("s-1", model=model, agents=[agent("clerk", pay)])
+        if how == "fork":
+            session = await session.fork(turn=1)
+        else:
+            await session.rewind(turn=1)
+        assert await session.ask("Go on") == "done"
+        assert "[Not run: the tool is not there any more]" in await _all_results(session)
+    assert pay.calls == [{}]

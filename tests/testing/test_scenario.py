@@ -230,6 +230,9 @@ def test_sections_of_changed_tools_are_read_back():
     assert read_signal(print_signal(signal), signal.at_ms) == signal
     with pytest.raises(ScenarioError, match="a JSON list of pairs"):
         read_signal("ChangeTools s1 sections=[1]", 7)
+    agents = (("clerk", SIGNALS["change_tools"].attach), ("scout", None))
+    signal = msgspec.structs.replace(signal, agents=agents)
+    assert read_signal(print_signal(signal), signal.at_ms) == signal
 
 
 @pytest.mark.parametrize("others", [(), (Text(text=""), Text(text='a "b"'))])

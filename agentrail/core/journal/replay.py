@@ -1,7 +1,7 @@
 """Views of a journal for users: replay, the state at a number, causes, and the first difference of two journals. Pure."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from types import MappingProxyType
 from typing import Any, Final
@@ -122,7 +122,9 @@ def steps_from(
 ) -> Iterator[ReplayStep]:
     """Iterate over the end of a journal same as `steps`. Earlier records are not named as causes."""
     watch = (_Explaining if explains else _Watch)(sources.ask)
-    watched = msgspec.structs.replace(sources, ask=watch, state_at=_watched_by(watch, sources.state_at))
+    then = sources.state_at
+    state_at = None if then is None else lambda number: asked_by(then(number), watch)
+    watched = msgspec.structs.replace(sources, ask=watch, state_at=state_at)
     began: dict[EffectId, int] = {}
     for walked in walk(asked_by(start, watch), records, tail=tail, sources=watched):
         signal, seq = walked.signal, walked.record.seq
@@ -249,12 +251,6 @@ class _Explaining(_Watch):
         runs = tuple(self._runs)
         self._runs.clear()
         return runs
-
-
-def _watched_by(
-    watch: _Watch, state_at: Callable[[int], SessionState] | None
-) -> Callable[[int], SessionState] | None:
-    return None if state_at is None else lambda number: asked_by(state_at(number), watch)
 
 
 # --- differences

@@ -547,6 +547,10 @@ class ChangeModel(Asked, frozen=True, kw_only=True, tag="switch_model"):
     described: tuple[ToolSpec, ...] = ()
 
 
+AgentTools: TypeAlias = tuple[tuple[str, tuple[ToolSpec, ...] | None], ...]
+"""Tools of agents, by the name of the agent. None for those of the session."""
+
+
 class ChangeTools(Asked, frozen=True, kw_only=True, omit_defaults=True):
     """Use other tools from now on, all at once. Running calls keep the tool that they began with.
 
@@ -556,15 +560,17 @@ class ChangeTools(Asked, frozen=True, kw_only=True, omit_defaults=True):
         replace: Whether all tools that are not attached are removed.
         generation: Number of this change, which distinguishes two tools of the same name.
         sections: Sections of the system prompt that belong to the tools, by key. None removes one.
+        agents: Tools that these agents bring with a handoff from now on.
     """
 
-    # `sections` came later, and is omitted if empty. The other defaults are made by functions, so they are
+    # `sections` and `agents` came later, and are omitted if empty. The other defaults are made by functions, so they are
     # always written.
     attach: tuple[ToolSpec, ...] = always_encoded(())
     detach: tuple[str, ...] = always_encoded(())
     replace: bool = always_encoded(False)
     generation: int
     sections: tuple[tuple[str, str | None], ...] = ()
+    agents: AgentTools = ()
 
 
 class ToolSourceReported(Asked, frozen=True, kw_only=True):

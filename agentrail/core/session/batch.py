@@ -85,12 +85,6 @@ def _look_for_loops(step: StepContext, batch: OpenCalls) -> tuple[tuple[str, ...
     return tuple(loop.text for loop in loops), why
 
 
-def _tell_of_loops(step: StepContext, notes: tuple[str, ...]) -> None:
-    """Add a note about its loops for the model, after the results that show them."""
-    content = tuple(Text(text=note) for note in notes)
-    step.data.history = step.data.history.with_user(UserMessage(content=content, origin="note"))
-
-
 def _seen_of(batch: OpenCalls, *, is_at_work: bool) -> list[CallSeen]:
     """Return the calls for loop detection.
 
@@ -608,7 +602,10 @@ def close_checked(step: StepContext, notes: tuple[str, ...], abort: str | None) 
     if not cycle.resume and not step.data.steers and not step.data.interventions:
         return finish(step, "not_resumed")
     if notes:
-        _tell_of_loops(step, notes)
+        content = tuple(
+            Text(text=note) for note in notes
+        )  # for the model, after the results that show the loops
+        step.data.history = step.data.history.with_user(UserMessage(content=content, origin="note"))
     step.data.cycle = msgspec.structs.replace(cycle, resume=True)
     return begin_turn(step)
 

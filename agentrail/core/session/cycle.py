@@ -137,6 +137,11 @@ def change_tools(step: StepContext, signal: ChangeTools) -> None:
     step.data.tools = before.changed(signal.attach, signal.detach, signal.generation, replace=signal.replace)
     if signal.sections:
         step.data.sections = changed_sections(step.data.sections, dict(signal.sections))
+    if signal.agents:
+        config = step.data.config
+        boxes = {name: None if specs is None else Toolbox(specs) for name, specs in signal.agents}
+        agents = [replace(one, tools=boxes.get(one.name, one.tools)) for one in config.agents]
+        step.data.config = replace(config, agents=tuple(agents))
     attached = tuple(spec.name for spec in sorted(signal.attach, key=lambda spec: spec.name))
     missing = tuple(name for name in signal.detach if before.get(name) is None)
     detached = _say_tools_changed(step, before, attached)

@@ -166,7 +166,11 @@ def close_interaction(
 def begin_wait(step: StepContext) -> None:
     """Publish that the cycle waits only for the user."""
     step.suspended = True
-    step.publish(AgentSuspended(waiting=tuple(map(_waiting_for, step.data.interactions))))
+    waiting = [
+        WaitingFor(kind=kind_of_interaction(one), id=one.id, call_id=one.asked.call_id)
+        for one in step.data.interactions
+    ]
+    step.publish(AgentSuspended(waiting=tuple(waiting)))
 
 
 def end_wait(step: StepContext, trigger: ResumeTrigger) -> None:
@@ -184,11 +188,6 @@ _KINDS: Final[Mapping[type, InteractionKind]] = MappingProxyType(
 
 def kind_of_interaction(interaction: Interaction) -> InteractionKind:
     return _KINDS[type(interaction.asked)]
-
-
-def _waiting_for(interaction: Interaction) -> WaitingFor:
-    asked = interaction.asked
-    return WaitingFor(kind=kind_of_interaction(interaction), id=interaction.id, call_id=asked.call_id)
 
 
 def released(state: CallState, interaction: Interaction) -> CallState:

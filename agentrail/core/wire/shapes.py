@@ -16,7 +16,6 @@ from typing import (
     Final,
     Literal,
     NewType,
-    NoReturn,
     TypeAlias,
     TypeVar,
     Union,
@@ -416,7 +415,8 @@ class Fields(Shape):
                 if shape is not None:
                     made[name] = shape.decode(item, table)
                 elif name != tag_field:
-                    _refuse_field(self._kind)
+                    message = f"{self._kind.__name__} has no field of this name"
+                    raise Misfit(message, is_news=True)  # noqa: TRY301 - named below
         except Misfit as misfit:
             raise misfit.at(name) from None
         try:
@@ -434,11 +434,6 @@ def _required(kind: Any) -> tuple[str, ...]:
 def _defaults(kind: Any) -> Iterator[tuple[str, Any]]:
     if not attrs.has(kind):
         yield from ((field.name, field.default) for field in msgspec.structs.fields(kind))
-
-
-def _refuse_field(kind: type) -> NoReturn:
-    message = f"{kind.__name__} has no field of this name"
-    raise Misfit(message, is_news=True)
 
 
 def _in_order(kinds: frozenset[type]) -> list[type]:
