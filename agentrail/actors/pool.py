@@ -295,7 +295,8 @@ class PoolCore:
             case FailJob(job, began, reason):
                 self._jobs.pop(job).end(partial(_stopped, reason, began=began))
             case ForgetJob(job):
-                self._jobs.pop(job).end(partial(_withdrawn, job))
+                message = f"job {job} was cancelled by the caller that submitted it, and has no result"
+                self._jobs.pop(job).end(partial(JobWithdrawn, message))
             case _:
                 assert_never(effect)
 
@@ -319,11 +320,6 @@ def _stopped(reason: ExitReason, *, began: bool) -> PoolStopped:
     far = "after a worker had started it" if began else "before a worker had started it"
     message = f"the pool ended ({describe(reason)}) {far}: this job was not done"
     return PoolStopped(message, reason=reason, began=began)
-
-
-def _withdrawn(job: JobNumber) -> JobWithdrawn:
-    message = f"job {job} was cancelled by the caller that submitted it, and has no result"
-    return JobWithdrawn(message)
 
 
 def _copied(job: object) -> object:

@@ -26,11 +26,11 @@ from agentrail.core.protocol.effects import Effect
 from agentrail.core.protocol.hooks import SessionStarted
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import ModelFacts
-from agentrail.core.protocol.signals import SessionBegan, Signal
+from agentrail.core.protocol.signals import HostHook, SessionBegan, Signal
 from agentrail.core.session.agent_records import HANDOFF_TOOL, AgentLimits, AgentSpec
 from agentrail.core.session.cycle import change_of_agent, generation_of_agent
 from agentrail.core.session.machine import new_session, step
-from agentrail.core.session.state import HostHook, SessionConfig, SessionState
+from agentrail.core.session.state import SessionConfig, SessionState
 from agentrail.core.stack.inherited_stack import narrows
 from agentrail.core.stack.loaded_stack import PluginEntry, Stack, compile_stack, load_plugin, load_stack
 from agentrail.core.stack.plugin import Plugin
@@ -362,10 +362,7 @@ def assemble(
     agents = _agents_of(options, listing, dependencies, (providers, provider_opts), stack)
     keep_plugins(agents, watch)
     if dependencies.host is not NO_HOST:
-        host = dependencies.host
-        hooks: dict[HostHook, object] = {"before_tool": host.before_tool, "after_tool": host.after_tool}
-        used = frozenset(name for name, hook in hooks.items() if hook is not None)
-        config = msgspec.structs.replace(config, host_hooks=used)
+        config = msgspec.structs.replace(config, host_hooks=hooks_of(dependencies.host))
     config = _with_agents(config, options, agents)
     workspace = _workspace_of(options, working_dir, dependencies)
     for one in providers.values():
@@ -541,6 +538,11 @@ def decide_first_effects(state: SessionState, first: Signal) -> tuple[Effect, ..
     watch = state.data.stack.ask
     with watch.rehearsing() if isinstance(watch, PluginWatch) else nullcontext():
         return step(state, first)[1]
+
+
+def hooks_of(host: HostHooks) -> frozenset[HostHook]:
+    hooks: dict[HostHook, object] = {"before_tool": host.before_tool, "after_tool": host.after_tool}
+    return frozenset(name for name, hook in hooks.items() if hook is not None)
 
 
 KEPT_OPTIONS: Final = (

@@ -10,6 +10,7 @@ import msgspec
 from agentrail.abc import Sandbox, Tool
 from agentrail.core.journal.file_changes import FilesBehind
 from agentrail.core.journal.fold import asked_by
+from agentrail.core.session.cycle import with_tools_of_agents
 from agentrail.core.session.fork import config_of_fork, forked_state
 from agentrail.core.session.state import SessionConfig, SessionState
 from agentrail.core.stack.loaded_stack import PluginStates
@@ -34,7 +35,7 @@ from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_loader import PluginFinder, stored_of
 from agentrail.runtime.session_options import SessionOptions, faults_of_value, make_options
-from agentrail.runtime.session_resume import missing_code, ports_of, take_first_object, tools_in
+from agentrail.runtime.session_resume import missing_code, ports_of, take_first_object
 from agentrail.runtime.session_sandbox import Workspace
 from agentrail.runtime.shared_resources import Shared
 from agentrail.runtime.tool_origins import GoneTool, gone_tool
@@ -57,6 +58,7 @@ _CONFIG_OF: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Config fields that an option decides, for options with another field name or several fields."""
 
+_OF_THE_CODE: Final = ("gathers_context", "host_hooks")
 _FIELDS: Final = frozenset(SessionConfig.__struct_fields__) - {"session_id", "path"}
 
 
@@ -178,10 +180,12 @@ def _options_of_fork(
 def _state_of_fork(
     then: SessionState, fresh: SessionState, given: Mapping[str, Any], at_ms: int
 ) -> SessionState:
-    wanted = dict.fromkeys(name for option in given for name in _CONFIG_OF.get(option, (option,)))
+    chosen = [name for option in given for name in _CONFIG_OF.get(option, (option,))]
+    now = fresh.data.config
+    boxes = {agent.name: agent.tools for agent in now.agents}
     config = msgspec.structs.replace(
-        config_of_fork(then.data.config, fresh.data.config.session_id),
-        **{name: getattr(fresh.data.config, name) for name in wanted if name in _FIELDS},
+        config_of_fork(with_tools_of_agents(then.data.config, boxes), now.session_id),
+        **{name: getattr(now, name) for name in dict.fromkeys((*_OF_THE_CODE, *chosen)) if name in _FIELDS},
     )
     fork = forked_state(then, config, at_ms)
     changed: dict[str, Any] = {}
@@ -196,7 +200,7 @@ def _state_of_fork(
 
 def _take_code(state: SessionState, cell: SessionCell) -> None:
     """Give a live session the code of an earlier state. A tool released since then is looked up by its name."""
-    ports = cell.ports
+    ports, tools = cell.ports, state.data.tools
     given = [] if cell.options is None else cell.options.tools
     by_name = {name: tool for (name, _), tool in ports.tools.items()} | {tool.name: tool for tool in given}
     known = msgspec.structs.replace(
@@ -206,9 +210,9 @@ def _take_code(state: SessionState, cell: SessionCell) -> None:
     if missing:
         raise Unrevivable(state.data.config.session_id, missing=missing)
     take_first_object(state.data.model.model, ports.providers)
-    for spec, generation in tools_in(state):
+    for spec in tools:
         tool = by_name.get(spec.name) or gone_tool(spec, ports.from_sources)
-        ports.tools.setdefault((spec.name, generation), tool)
+        ports.tools.setdefault((spec.name, tools.generation_of(spec.name)), tool)
 
 
 def _without_absent(state: SessionState, known: Mapping[tuple[str, int], Tool]) -> SessionState:

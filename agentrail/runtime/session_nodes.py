@@ -10,9 +10,9 @@ from agentrail.abc.store import Node, SharedSecret, StoredSession
 from agentrail.core.values.port_members import offers
 from agentrail.errors import OptionError, ProfileUnknown, Unrevivable
 from agentrail.messages import SessionId
-from agentrail.runtime.persistence import Keeping, has_other_nodes
+from agentrail.runtime.persistence import has_other_nodes
 from agentrail.runtime.session_keys import key_of
-from agentrail.runtime.shared_resources import SessionEntry, Shared
+from agentrail.runtime.shared_resources import Shared
 from agentrail.runtime.trust import is_living, silent_nodes
 
 OWNER_SECONDS: Final = 5.0
@@ -52,11 +52,6 @@ def node_that_reads(codec: int, nodes: Iterable[Node], silent: Collection[str] =
     """Return the living node with the lowest load that reads records of a codec, if possible one that accepts calls, or None."""
     able = [one for one in nodes if one.codec >= codec and is_living(one, silent)]
     return min(able, key=lambda one: (not one.address, one.load, one.id), default=None)
-
-
-def _is_doubtful(entry: SessionEntry, keeping: Keeping) -> bool:
-    journal, heartbeat = entry.cell.journal, keeping.heartbeat
-    return journal is not None and heartbeat is not None and not heartbeat.may_answer(journal)
 
 
 class SessionNodes:
@@ -112,8 +107,10 @@ class SessionNodes:
         entry = self._shared.live(key)
         if node is None or keeping is None:
             return "here"
-        if entry is not None and not (is_read and _is_doubtful(entry, keeping)):
-            return "here"
+        if entry is not None:
+            journal, heartbeat = entry.cell.journal, keeping.heartbeat
+            if not is_read or journal is None or heartbeat is None or heartbeat.may_answer(journal):
+                return "here"
         known, until = self._owners.get(key, (None, 0.0))
         if known is not None and not is_fresh and trio.current_time() < until:
             return known

@@ -23,7 +23,6 @@ from agentrail.core.protocol.effects import ResumeChild, StartAgent
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import ChangeTools, Recovered
 from agentrail.core.session.agent_records import GENERAL_PURPOSE, AgentState, agent_wanted
-from agentrail.core.session.cycle import generation_of_agent
 from agentrail.core.session.reservations import spent_with_lost
 from agentrail.core.session.state import SEMANTICS, Known, SessionState
 from agentrail.core.stack.plugin_code import part_entry
@@ -44,7 +43,7 @@ from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.guarded_calls import call_guarded
-from agentrail.runtime.assembly import Dependencies, assemble, decide_first_effects, tools_of_agents
+from agentrail.runtime.assembly import Dependencies, assemble, decide_first_effects, hooks_of, tools_of_agents
 from agentrail.runtime.child_calls import first_provider
 from agentrail.runtime.journal_events import MAX_OLD_EVENTS, old_events
 from agentrail.runtime.live_settings import renew_tools
@@ -146,8 +145,7 @@ class SessionResumption:
         self._watch = watch
         self._finder = PluginFinder({plugin.name: plugin for plugin in _plugins_of(options, watch)})
         watch.find_others(self._finder)
-        gathers = opening.config.gathers_context
-        return await self._take(cell.ports, workspace, options, gathers_context=gathers)
+        return await self._take(cell.ports, workspace, options)
 
     async def wake(self, row: SleepingSession) -> tuple[ReadySession, ...]:
         ports = row.ports
@@ -157,10 +155,10 @@ class SessionResumption:
         )
         self._finder = PluginFinder({plugin.name: plugin for plugin in row.plugins})
         self._watch.find_others(self._finder)
-        return await self._take(ports, row.workspace, row.options, gathers_context=False)
+        return await self._take(ports, row.workspace, row.options)
 
     async def _take(
-        self, ports: Ports, workspace: Workspace, options: SessionOptions, *, gathers_context: bool
+        self, ports: Ports, workspace: Workspace, options: SessionOptions
     ) -> tuple[ReadySession, ...]:
         keeping, wanted = self._keeping, self._wanted
         tree = await keeping.read(self._read_tree)
@@ -172,7 +170,9 @@ class SessionResumption:
         self._imported = await keeping.read(partial(imported_tools, tree.values(), ports))
         for one in tree.values():
             is_root = one.stored.session == wanted.session_id
-            _check_code(one, ports, is_root=is_root, gathers_context=is_root and gathers_context)
+            missing = missing_code(one.state, ports, is_root=is_root, finds_tools=True)
+            if missing:
+                raise Unrevivable(one.stored.session, missing=missing)
             self._check_drift(one)
         if wanted.only_checks:
             raise CanRevive
@@ -294,6 +294,7 @@ class SessionResumption:
                 parent_trace = trace_of_child(found[config.path[-2]].state.data, config.session_id)
                 own = msgspec.structs.replace(own, parent_trace=parent_trace)
             all_ports[config.session_id] = own
+            gathers = bool(own.context_providers)
             parts = (asked_by(revived.state, self._ask()), own, revived.events)
             cell = self._make_root(*parts) if is_root else SessionCell(*parts)
             if is_root:
@@ -304,6 +305,8 @@ class SessionResumption:
                 open=revived.begun,
                 attempt=1 if self._wanted.is_asked else revived.attempt,
                 semantics=SEMANTICS,
+                host_hooks=tuple(sorted(hooks_of(own.host) - config.host_hooks)),
+                gathers_context=None if gathers == config.gathers_context else gathers,
             )
             wanted |= _wanted_below(cell, first)
             first = msgspec.structs.replace(first, spent=_spent_below(revived.state.data, children, wanted))
@@ -373,20 +376,16 @@ def _options_of(opening: StoredOpening, given: Any) -> SessionOptions:
         )
     if "model" not in merged and "blueprint" not in merged:
         raise Unrevivable(opening.session_id, missing=[f"model {config.model.model!r}"])
-    return make_options(merged)
+    options = make_options(merged)
+    # Complete options say that there are none any more. Keywords leave out what they forget.
+    if config.gathers_context and not options.context_providers:
+        raise Unrevivable(opening.session_id, missing=["its context providers"])
+    return options
 
 
 def _plugins_of(options: SessionOptions, watch: PluginWatch) -> list[Any]:
     entries = [*options.plugins, *(entry for agent in options.agents for entry in agent.plugins or ())]
     return [part_entry(entry, watch)[0] for entry in entries[::-1]]  # the session takes precedence
-
-
-def _check_code(revived: Revived, ports: Ports, *, is_root: bool, gathers_context: bool) -> None:
-    missing = missing_code(revived.state, ports, is_root=is_root, finds_tools=True)
-    if gathers_context and not ports.context_providers:
-        missing.append("its context providers")
-    if missing:
-        raise Unrevivable(revived.stored.session, missing=missing)
 
 
 def missing_code(
@@ -417,20 +416,17 @@ def imported_tools(sessions: Iterable[Revived], ports: Ports) -> ImportedTools:
     wanted = {
         (spec.origin, spec.name): spec
         for one in sessions
-        for spec, _ in tools_in(one.state)
+        for spec, _ in _tools_in(one.state)
         if spec.origin and spec.name not in names
     }
     found = {key: tool_at(spec) for key, spec in wanted.items()}
     return {key: tool for key, tool in found.items() if tool is not None}
 
 
-def tools_in(state: SessionState) -> Iterator[tuple[ToolSpec, int]]:
+def _tools_in(state: SessionState) -> Iterator[tuple[ToolSpec, int]]:
     data = state.data
     for spec in data.tools:
         yield spec, data.tools.generation_of(spec.name)
-    for place, agent in enumerate(data.config.agents):
-        for spec in (agent.handoff and agent.tools) or ():
-            yield spec, generation_of_agent(place)
     for call in (*data.batch, *data.survivors):
         if call.spec is not None:
             yield call.spec, call.generation
@@ -470,7 +466,7 @@ def ports_of(
     tools = {key: tool for key, tool in above.tools.items() if key[1] >= 0}
     tools |= tools_of_agents(data.config.agents, above.agents)
     tools |= {(name, 0): tool for name, tool in (agent.tools or {}).items()}
-    for spec, generation in tools_in(state):
+    for spec, generation in _tools_in(state):
         key = spec.name, generation
         if key not in tools:
             found = by_name.get(spec.name, imported.get((spec.origin, spec.name)))

@@ -266,12 +266,13 @@ def decide_outcome(attempt: Attempt, returned: object) -> AttemptEnd:
         return AttemptEnd(text=text, is_error=True)
     max_bytes = getattr(tool, "max_result_bytes", MAX_RESULT_BYTES)
     text, images = returned.text, returned.images if isinstance(returned, Ok) else ()
+    counted = "[1 image]" if len(images) == 1 else f"[{len(images)} images]"
     return AttemptEnd(
         # Before the middle is cut out: half of a secret would not be recognised.
         text=clean_text(
             text if attempt.withheld.known is None else attempt.withheld.replaced(text), max_bytes=max_bytes
         )
-        or _without_words(images),
+        or (counted if images else "[no output]"),
         is_error=isinstance(returned, Error | ToolQuestion),
         details=plain_details(tool.name, returned.details),
         changes=returned.changes if isinstance(returned, ToolUpdate) else (),
@@ -287,12 +288,6 @@ def _checked_question(tool: Tool, asked: ToolQuestion) -> ToolQuestion:
         raise ToolContractError(message)
     state = plain_details(tool.name, asked.state)
     return msgspec.structs.replace(asked, question=clean_text(asked.question), state=state)
-
-
-def _without_words(images: tuple[Image, ...]) -> str:
-    if not images:
-        return "[no output]"
-    return "[1 image]" if len(images) == 1 else f"[{len(images)} images]"
 
 
 def plain_details(name: str, details: object) -> JsonValue:

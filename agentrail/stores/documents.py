@@ -137,7 +137,9 @@ def _cut(
             yield _Block(trail, begun, number - 1, "\n".join(part), is_heading and begun == first)
             part, size, begun = [], 0, number
         if length > MOST_BYTES - 2:
-            for piece in _cut_line(line):
+            step = (MOST_BYTES - 4) // 4  # as characters: none has more than four bytes
+            for place in range(0, len(line), step):
+                piece = line[place : place + step]
                 yield _Block(trail, number, number, piece, is_heading and number == first)
             begun = number + 1
             continue
@@ -146,12 +148,6 @@ def _cut(
         size += length
     if part:
         yield _Block(trail, begun, last, "\n".join(part), is_heading and begun == first)
-
-
-def _cut_line(line: str) -> Iterator[str]:
-    # A quarter of the bytes as characters: none has more than four bytes.
-    step = (MOST_BYTES - 4) // 4
-    return (line[place : place + step] for place in range(0, len(line), step))
 
 
 def _heading(line: str) -> tuple[int, str] | None:

@@ -110,7 +110,9 @@ class TenantFile:
                         return
                     self._check(connection)
                     if connection.pragma("user_version") < self._schema.version:
-                        self._upgrade()
+                        # A file that cannot be written is read as it is.
+                        with self._turn, suppress(AgentrailError), translated(self.path):
+                            self._connected()
                 yield connection
 
     @contextmanager
@@ -134,11 +136,6 @@ class TenantFile:
             except BaseException:  # the state of a connection after an error is unknown
                 self._drop()
                 raise
-
-    def _upgrade(self) -> None:
-        # A file that cannot be written is read as it is.
-        with self._turn, suppress(AgentrailError), translated(self.path):
-            self._connected()
 
     def empty_log(self) -> bool:
         """Move the log into the file and truncate it. Waits some seconds for readers."""

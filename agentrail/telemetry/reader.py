@@ -376,15 +376,13 @@ class _Line:
             for one in found:
                 key = after = (one.scope, one.session)
                 cursor = rows.pop(_row_id(key), 0 if one.opened_at_ms >= self._since_ms else one.events)
-                if cursor < one.events and one.node not in living and not self._knows(key, one):
+                place = self._places.get(key)
+                is_known = place is not None and not (self._is_shared and place.seen < one.events)
+                if cursor < one.events and one.node not in living and not is_known:
                     self._places[key] = _Place(None, cursor, one.events)
                     self._behind[key] = None
                     self._work.set()
         await self._source.change_owed([], [(self._kind, row_id) for row_id in rows])  # of deleted sessions
-
-    def _knows(self, key: _Key, one: StoredSession) -> bool:
-        place = self._places.get(key)
-        return place is not None and not (self._is_shared and place.seen < one.events)
 
     async def _rows(self, kind: str) -> dict[str, int]:
         rows, after = dict[str, int](), ""

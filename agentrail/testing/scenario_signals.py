@@ -142,9 +142,9 @@ _GRAMMAR: Final = """
     ChangePlugins      signal_id change name entry=
     Compact            signal_id "reason"
     Started
-    Restarted          incarnation "reason"
-    Recovered          cause= open= attempt= semantics=
-    Parked             "reason"
+    Restarted          incarnation "reason" spent=
+    Recovered          cause= open= attempt= semantics= spent= hooks=host_hooks gathers=gathers_context
+    Parked             "reason" spent=
     StepCrashed        signal_kind @crash asked_by= owed_by=
     BudgetLent         budget=
     PluginLagged       plugin hook ms=milliseconds

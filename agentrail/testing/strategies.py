@@ -53,6 +53,8 @@ def recoveries() -> SearchStrategy[s.Recovered]:
             lambda places: tuple(map(EffectId, places))
         ),
         attempt=st.sampled_from((1, 1, 2, 3)),
+        host_hooks=st.sampled_from(((), (), ("before_tool",), ("after_tool", "before_tool"))),
+        gathers_context=st.sampled_from((None, None, True, False)),
     )
 
 

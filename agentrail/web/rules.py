@@ -184,14 +184,10 @@ def _plain_url(text: str) -> str:
     if "@" in found["place"]:
         message = "it has a user before its host; remove it"
         raise AddressRefused(message)
-    host, port = _host_and_port(found["place"])
+    host, colon, port = found["place"].rpartition(":")
+    host, port = (host, f":{port}") if colon and not port.endswith("]") else (found["place"], "")
     target = quote(found["target"], safe=_SAFE, errors="replace")
     return f"{found['scheme']}://{_ascii_host(host)}{port}{target}"
-
-
-def _host_and_port(place: str) -> tuple[str, str]:
-    host, colon, port = place.rpartition(":")
-    return (host, f":{port}") if colon and not port.endswith("]") else (place, "")
 
 
 def _ascii_host(host: str) -> str:

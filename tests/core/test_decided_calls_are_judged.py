@@ -210,3 +210,23 @@ def test_a_rule_stands_for_nothing_that_a_later_plugin_made():
     told.finish_tools()
     told.complete("Now.", call("pay", "c2", cents=60))
     assert (ran(told), [one.approved for one in blocked(told)]) == ([9], [True])
+
+
+@pytest.mark.parametrize("how", ["once", "always"])
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_a_gate_that_came_while_a_call_waited_for_its_user_judges_it_too(how, is_changed):
+    """A recovery brings the gate. What it makes of the call is shown again, and a rule is made only of what runs."""
+    told = begun(asks(50))
+    told.complete("Now.", call("pay", cents=1))
+    told.say(s.Recovered, open=(), host_hooks=("before_tool",))
+    assert ran(told, AskHost) == []
+    told.approve(how)
+    assert (ran(told), ran(told, AskHost), told.life.state.data.rules) == ([], [1], frozenset())
+    (effect_id,) = [one for one, owner in told.life.state.data.open.items() if isinstance(owner, OfHostCheck)]
+    told.say(s.HostJudged, effect_id=effect_id, arguments={"cents": 2} if is_changed else None)
+    assert ran(told) == ([] if is_changed else [1])
+    assert bool(told.life.state.data.rules) is (how == "always" and not is_changed)
+    if is_changed:
+        told.approve(how)
+        assert (ran(told), ran(told, AskHost)) == ([2], [1])
+    folds_to_what_was_lived(told.life)

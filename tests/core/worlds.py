@@ -14,9 +14,10 @@ from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.effects import stall_timer_of
 from agentrail.core.protocol.hooks import FileText, FileWritten
 from agentrail.core.protocol.request import EffectId, ModelFacts, ReasoningDelta, TextDelta, UsageUpdate
+from agentrail.core.protocol.signals import HostHook
 from agentrail.core.session import effect_owners as owners, machine
 from agentrail.core.session.agent_records import AgentSpec
-from agentrail.core.session.state import HostHook, SessionConfig, SessionState
+from agentrail.core.session.state import SessionConfig, SessionState
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.errors import ErrorInfo
 from agentrail.events import AbortReceipt, AgentStart

@@ -18,6 +18,7 @@ from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import RecordingTool
+from tests.host.hosting import asked, hosting
 from tests.host.rig import Reports, hang, order, plugin, raising, shielded
 from tests.runtime.rig import on_virtual_time, only, saying
 
@@ -256,3 +257,18 @@ async def test_the_secrets_that_a_provider_was_given_are_in_no_log(caplog):
     assert one.startswith("host plugin 'a' failed in context_providers: ValueError: key Secret")
     assert other.startswith("host plugin 'a' failed in context_providers: WrongAnswer: ")
     assert "s3cret" not in caplog.text
+
+
+@on_virtual_time
+@pytest.mark.parametrize("is_added", [False, True], ids=["removed", "added"])
+async def test_plugins_that_come_and_go_reach_sessions_that_began_before(is_added):
+    """A new plugin's context did not reach them, and after the removal of the last one no session could be resumed."""
+    store, session_id = MemoryStore(lease_ms=0), ""
+    for has_plugin in (not is_added, is_added):
+        model = saying("fine")
+        plugins = [plugin("a", context_providers=[giving("It is noon.")])] if has_plugin else []
+        async with hosting(model, *plugins, store=store) as host:
+            request = await asked(host, **({"session_id": session_id} if session_id else {}))
+            session_id = request.session_id
+            assert await request.outcome() == "completed"
+        assert ("It is noon." in texts_of(model.requests[0])) is has_plugin

@@ -12,7 +12,7 @@ from agentrail.core.protocol.effects import GatherContext
 from agentrail.core.protocol.request import EffectId, ModelRequest
 from agentrail.core.values.history import Log
 from agentrail.core.values.toolbox import Toolbox
-from agentrail.errors import CycleAborted
+from agentrail.errors import CycleAborted, Unrevivable
 from agentrail.events import AgentEnd
 from agentrail.messages import (
     AssistantMessage,
@@ -28,10 +28,12 @@ from agentrail.messages import (
 )
 from agentrail.plugins import BeforeRequest, Continue, plugin
 from agentrail.runtime.context_gatherer import ContextGatherer, decide_context, digest_of_context
+from agentrail.runtime.session_options import SessionOptions
+from agentrail.stores.memory import MemoryStore
 from agentrail.testing.cancelling import cancel_everywhere, check_history
 from agentrail.testing.tools import RecordingTool
 from tests.runtime.doors import Foreign
-from tests.runtime.rig import calling, on_virtual_time, saying, until
+from tests.runtime.rig import calling, on_virtual_time, open_over, saying, until
 from tests.thinned import paired, sampled
 
 RESULTS = ToolMessage(results=(ToolResult(call_id=CallId("c"), name="t", text="x"),))
@@ -371,3 +373,40 @@ async def one_that_gives(stage):
 async def test_at_every_step(scenario, mode):
     """Struck at its n-th step, for every n: nothing is left, and all that was begun has an end."""
     assert await cancel_everywhere(scenario, mode=mode) > 5
+
+
+async def _kept(store, **options):
+    async with open_over(store) as supervisor:
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1", **options)
+        await session.ask("Hi")
+
+
+@on_virtual_time
+async def test_providers_that_a_resumption_forgets_are_missed():
+    """Keywords leave them out by mistake. Complete options say that there are none any more."""
+    store = MemoryStore(lease_ms=0)
+    await _kept(store, context_providers=[giving(note("noon"))])
+    async with open_over(store) as supervisor:
+        with pytest.raises(Unrevivable, match="its context providers"):
+            await supervisor.resume_session("s-1", model=saying("b"))
+        model = saying("b")
+        session = await supervisor.resume_session("s-1", SessionOptions(model=model))
+        await session.ask("Go on")
+    assert "noon" not in texts_of(model.requests[0])
+
+
+@on_virtual_time
+@pytest.mark.parametrize("how", ["resume", "fork", "rewind"])
+async def test_new_providers_are_asked_for_a_session_that_began_without(how):
+    """Also after a fork or a rewind to a turn before they came."""
+    store, model = MemoryStore(lease_ms=0), saying("b")
+    await _kept(store)
+    async with open_over(store) as supervisor:
+        providers = [giving(note("noon"))]
+        session = await supervisor.resume_session("s-1", model=model, context_providers=providers)
+        if how == "fork":
+            session = await session.fork(turn=1)
+        elif how == "rewind":
+            await session.rewind(turn=1)
+        await session.ask("Go on")
+    assert "noon" in texts_of(model.requests[0])

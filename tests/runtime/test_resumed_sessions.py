@@ -84,9 +84,9 @@ def fresh():
 class Process:
     """A process that is killed: from then on nothing of it reaches the store."""
 
-    def __init__(self, inner):
+    def __init__(self, inner, **options):
         self.store = FaultyStore(inner)
-        self._opened = open_over(self.store, store_patience=0.1)
+        self._opened = open_over(self.store, store_patience=0.1, **options)
 
     async def __aenter__(self):
         return await self._opened.__aenter__()

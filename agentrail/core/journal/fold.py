@@ -370,9 +370,10 @@ def drift_of(walked: Walked) -> Drift | None:
 def rewound_state(now: SessionState, then: SessionState, at_ms: int) -> SessionState:
     """Return the state of a session that goes back to an earlier one of its own.
 
-    Everything is as it was then, with two exceptions. Open work has ended, as in a fork. And published facts cannot
-    be withdrawn: numbers of events and ids of effects continue, spending stays spent, ids of calls are not reused,
-    and a caller that repeats a message gets its receipt.
+    Everything is as it was then, with three exceptions. Open work has ended, as in a fork. Its code is that of now:
+    the gates of its host, and the tools of its agents. And published facts cannot be withdrawn: numbers of events
+    and ids of effects continue, spending stays spent, ids of calls are not reused, and a caller that repeats a
+    message gets its receipt.
     """
     data = now.data
     then = without_what_was_open(then, at_ms, data.semantics)
@@ -383,7 +384,7 @@ def rewound_state(now: SessionState, then: SessionState, at_ms: int) -> SessionS
         then.data,
         ledger=ledger,
         **picked_fields(data, "seq", "minted", "dropped", "quarantined", "incarnation", "usage"),
-        **picked_fields(data, "call_ids", "remembered", "semantics"),
+        **picked_fields(data, "call_ids", "config", "remembered", "semantics"),
     )
     return msgspec.structs.replace(then, data=gone_on)
 

@@ -650,6 +650,10 @@ class Restarted(Stamped, frozen=True, kw_only=True, omit_defaults=True):
     spent: tuple[Spent, ...] = ()
 
 
+HostHook: TypeAlias = Literal["before_tool", "after_tool"]
+"""A gate of the host. It is asked about a call before the call runs, and notified of the result after its code has ended."""
+
+
 class Recovered(Stamped, frozen=True, kw_only=True, omit_defaults=True):
     """The session was restored from its journal in another process. No old work is running. First signal of its incarnation.
 
@@ -667,6 +671,8 @@ class Recovered(Stamped, frozen=True, kw_only=True, omit_defaults=True):
         semantics: The version of the decisions from here on, same as `SessionData.semantics`.
         spent: Usage of each child session of a tool that was open and is ended now. Other lost children count as
             having used all of their budgets.
+        host_hooks: Gates that the host has now, and the session did not know.
+        gathers_context: Whether there are context providers now. None: same as before.
     """
 
     cause: Literal["start", "lease_over", "gone", "drain", "restored"] = "start"
@@ -674,6 +680,8 @@ class Recovered(Stamped, frozen=True, kw_only=True, omit_defaults=True):
     attempt: int = 1
     semantics: int = 0
     spent: tuple[Spent, ...] = ()
+    host_hooks: tuple[HostHook, ...] = ()
+    gathers_context: bool | None = None
 
 
 class Parked(Stamped, frozen=True, kw_only=True, omit_defaults=True):

@@ -151,12 +151,6 @@ _GONE_WITH_ITS_PROCESS: Final = "[Gone: the session was restarted, which nothing
 _TOO_MANY_DETACHED: Final = f"[Stopped: {MAX_DETACHED} calls go on in the background already, and no more may. Stop one of them first.]"
 
 
-def _count_slots(step: StepContext) -> int:
-    if not step.data.survivors:  # the usual case, and this runs for each call that ends
-        return 0
-    return sum(not state.detached for state in step.data.survivors)
-
-
 def _note_detached_end(step: StepContext, state: CallState, result: ToolResult) -> None:
     """Publish the end of a detached call and add a note for the model."""
     agent_pool.add_note(step, _end_of(step, state, result))
@@ -602,9 +596,8 @@ def close_checked(step: StepContext, notes: tuple[str, ...], abort: str | None) 
     if not cycle.resume and not step.data.steers and not step.data.interventions:
         return finish(step, "not_resumed")
     if notes:
-        content = tuple(
-            Text(text=note) for note in notes
-        )  # for the model, after the results that show the loops
+        # For the model, after the results that show the loops.
+        content = tuple([Text(text=note) for note in notes])
         step.data.history = step.data.history.with_user(UserMessage(content=content, origin="note"))
     step.data.cycle = msgspec.structs.replace(cycle, resume=True)
     return begin_turn(step)
@@ -648,7 +641,9 @@ def _fill_freed_slots(step: StepContext, phase: Phase) -> Next:
 
 def _fill_slots(step: StepContext) -> None:
     running = step.data.batch.count("running", "stopping")
-    free = step.data.config.max_parallel_tools - running - _count_slots(step)
+    survivors = step.data.survivors  # usually none, and this runs for each call that ends
+    taken = sum([not state.detached for state in survivors]) if survivors else 0
+    free = step.data.config.max_parallel_tools - running - taken
     if running == 0:
         # Survivors take slots, but must not starve a batch: an immune tool can run for hours.
         free = max(free, 1)

@@ -3,6 +3,7 @@
 The order is that of docs/explanation/tools.md.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -11,7 +12,7 @@ from agentrail.core.policy.calls import hash_arguments
 from agentrail.core.protocol.actions import BlockTool, RequireApproval
 from agentrail.core.protocol.effects import AskHost, TellHost
 from agentrail.core.protocol.hooks import BeforeTool
-from agentrail.core.protocol.signals import HostJudged, ToolAnsweredEarly, ToolFinished
+from agentrail.core.protocol.signals import HostHook, HostJudged, ToolAnsweredEarly, ToolFinished
 from agentrail.core.session import approval_rules, call_results, interactions
 from agentrail.core.session.effect_owners import OfHostCheck, OfHostReport
 from agentrail.core.session.open_calls import CallState, HostCheck, WantedApproval
@@ -58,7 +59,8 @@ def check_decided(
     state, abort, changed_by = _judge_rest(step, state, is_edited=is_edited)
     if state.result is not None or abort is not None:
         return state, abort
-    if not is_edited and not changed_by:
+    is_new = state.check is not None and state.check.is_new
+    if not is_edited and not changed_by and not is_new:
         return state, None
     waits_ms = None if asked.expires_at_ms is None else asked.expires_at_ms - asked.requested_at_ms
     wanted = WantedApproval(hint=asked.hint, timeout_ms=waits_ms, options=asked.permission_options)
@@ -123,6 +125,19 @@ def report_call(
         OfHostReport(state.call.call_id),
     )
     return msgspec.structs.replace(ended, stage="reporting", effect_id=effect_id)
+
+
+def take_host_hooks(step: StepContext, hooks: Iterable[HostHook]) -> None:
+    """Ask new gates of the host from now on, also about calls that have not begun: at once, or after their approval."""
+    config = step.data.config
+    step.data.config = msgspec.structs.replace(config, host_hooks=config.host_hooks | frozenset(hooks))
+    if "before_tool" in step.data.config.host_hooks - config.host_hooks:
+        for state in step.data.batch:
+            if state.stage == "waiting":
+                call_results.put(step, _ask_host(step, state, HostCheck()))
+            elif state.stage == "asking":
+                check = msgspec.structs.replace(state.check or HostCheck(), is_new=True)
+                call_results.put(step, msgspec.structs.replace(state, check=check))
 
 
 def ask_host_anew(step: StepContext, state: CallState) -> CallState:

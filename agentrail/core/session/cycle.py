@@ -3,6 +3,7 @@
 Each function writes its decisions to the step in progress and returns the next phase.
 """
 
+from collections.abc import Mapping
 from typing import Final, Literal, assert_never
 
 import msgspec
@@ -42,6 +43,7 @@ from agentrail.core.session.state import (
     OptsUpdate,
     Phase,
     QueuedPrompt,
+    SessionConfig,
     Stream,
 )
 from agentrail.core.session.step_context import (
@@ -138,14 +140,17 @@ def change_tools(step: StepContext, signal: ChangeTools) -> None:
     if signal.sections:
         step.data.sections = changed_sections(step.data.sections, dict(signal.sections))
     if signal.agents:
-        config = step.data.config
         boxes = {name: None if specs is None else Toolbox(specs) for name, specs in signal.agents}
-        agents = [replace(one, tools=boxes.get(one.name, one.tools)) for one in config.agents]
-        step.data.config = replace(config, agents=tuple(agents))
+        step.data.config = with_tools_of_agents(step.data.config, boxes)
     attached = tuple(spec.name for spec in sorted(signal.attach, key=lambda spec: spec.name))
     missing = tuple(name for name in signal.detach if before.get(name) is None)
     detached = _say_tools_changed(step, before, attached)
     step.reply(signal.signal_id, ToolsReceipt(attached=attached, detached=detached, missing=missing))
+
+
+def with_tools_of_agents(config: SessionConfig, boxes: Mapping[str, Toolbox | None]) -> SessionConfig:
+    agents = [replace(one, tools=boxes.get(one.name, one.tools)) for one in config.agents]
+    return replace(config, agents=tuple(agents))
 
 
 def _say_tools_changed(step: StepContext, before: Toolbox, attached: tuple[str, ...]) -> tuple[str, ...]:

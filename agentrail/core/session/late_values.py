@@ -14,7 +14,9 @@ STILL_RUNNING: Final = "[Still running when the cycle was aborted]"
 def take_late_value(step: StepContext, value: LateValue) -> None:
     """Add a late value to the history, or as a note if the call was answered in another way or long before."""
     result = publish_effect(step, value)
-    if _is_answered_as_stopped(step, result):
+    last = step.data.history.messages[-1] if len(step.data.history) else None
+    answers = last.results if isinstance(last, ToolMessage) else ()
+    if any(one.call_id == result.call_id and one.is_error and one.text != STILL_RUNNING for one in answers):
         step.data.history = step.data.history.corrected(result)
     else:
         note = f"[The call of {value.name} that was stopped ran to its end all the same: {value.text}]"
@@ -32,10 +34,3 @@ def publish_effect(step: StepContext, value: LateValue) -> ToolResult:
     )
     step.publish(ToolTookEffect(name=value.name, call_id=value.call_id, result=result))
     return result
-
-
-def _is_answered_as_stopped(step: StepContext, result: ToolResult) -> bool:
-    last = step.data.history.messages[-1] if len(step.data.history) else None
-    return isinstance(last, ToolMessage) and any(
-        one.call_id == result.call_id and one.is_error and one.text != STILL_RUNNING for one in last.results
-    )

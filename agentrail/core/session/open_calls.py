@@ -49,12 +49,14 @@ class HostCheck(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         always: Whether the user who wrote the arguments always allows them. Only if they stay unchanged.
         changed_by: The source of the last change to the user's arguments. Empty if they are unchanged.
         rounds: How often the arguments were changed after they had been judged or shown.
+        is_new: Whether the host has not seen the call that waits for its user.
     """
 
     wanted: WantedApproval | None = None
     always: bool = False
     changed_by: str = ""
     rounds: int = 0
+    is_new: bool = False
 
 
 class CallState(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -57,6 +57,8 @@ def recovered(step: StepContext, phase: Phase, signal: Recovered) -> Next:
         step.publish(SessionParked(reason=reason))
         return phase
     data.semantics = max(data.semantics, signal.semantics)
+    if signal.gathers_context is not None:
+        data.config = msgspec.structs.replace(data.config, gathers_context=signal.gathers_context)
     begun = frozenset(signal.open)
     requests = tuple(effect_owners.owned_by(data.open, effect_owners.OfPluginRequest))
     step.publish(SessionRecovered(decisions=tuple(decisions_of(data, begun, step.at_ms))))
@@ -71,11 +73,15 @@ def recovered(step: StepContext, phase: Phase, signal: Recovered) -> Next:
         _recover_survivor(step, state, begun)
     for state in data.batch:
         _recover_call(step, state, begun)
-    _recover_agents(step)
+    for effect_id, owner in tuple(data.open.items()):
+        if isinstance(owner, effect_owners.OfAgent | effect_owners.OfAgentWait):
+            step.ended(effect_id)
+    agent_pool.restart_all(step)  # each agent was restored before this session
     if data.teardown is not None:
         step.ended(data.teardown.effect_id)
         teardown_settled(step, AbortReceipt())
     if data.stopping is None:  # a stopping session ends with this step, so nothing starts in it
+        call_approval.take_host_hooks(step, signal.host_hooks)
         for effect_id, asked in (one for one in requests if one[0] in step.data.open):
             request_again(step, effect_id, asked)
     interactions.rearm(step, expired)
@@ -274,14 +280,6 @@ def _recover_call(step: StepContext, state: CallState, begun: frozenset[EffectId
         call_results.put(step, msgspec.structs.replace(state, stage="waiting", effect_id=None))
     else:
         call_results.put(step, batch.run_anew(step, state, has_begun=has_begun))
-
-
-def _recover_agents(step: StepContext) -> None:
-    """Reconnect to all agents and the calls that wait for them. Each agent was restored before this session."""
-    for effect_id, owner in tuple(step.data.open.items()):
-        if isinstance(owner, effect_owners.OfAgent | effect_owners.OfAgentWait):
-            step.ended(effect_id)
-    agent_pool.restart_all(step)
 
 
 def _resume(step: StepContext, state: CallState, effect_id: EffectId) -> None:

@@ -89,7 +89,10 @@ def next_request_of(data: Known, clean: Clean) -> ContextReply:
     _, messages = outgoing(data.outgoing, data.history.messages if handed is None else handed, data.refused)
     drawn = (
         *_system_parts(data),
-        *_tool_parts(offered_tools_of(data)),
+        *[
+            _part(spec.name, "tools", fixed_tokens_of(None, Toolbox([spec])), spec.description)
+            for spec in offered_tools_of(data)
+        ],
         *_message_parts(messages),
         *_added_parts(data),
     )
@@ -120,11 +123,6 @@ def _system_parts(data: Known) -> Iterator[ContextPart]:
     own = own_prompt_of(data)
     for name, text in (*([("system_prompt", own)] if own else []), *system_sections_of(data)):
         yield _part(name, "system", fixed_tokens_of(text, _NO_TOOLS), text)
-
-
-def _tool_parts(tools: Toolbox) -> Iterator[ContextPart]:
-    for spec in tools:
-        yield _part(spec.name, "tools", fixed_tokens_of(None, Toolbox([spec])), spec.description)
 
 
 def _message_parts(messages: Sequence[Message]) -> Iterator[ContextPart]:

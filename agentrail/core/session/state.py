@@ -19,7 +19,7 @@ from agentrail.core.policy.request_context import CompactionPlan, CompactionWatc
 from agentrail.core.policy.response_format import ResponseFormat
 from agentrail.core.policy.tags import TagReader
 from agentrail.core.protocol.request import CachePoint, EffectId, ModelFacts
-from agentrail.core.protocol.signals import Signal, SignalId, ToolWantsChild
+from agentrail.core.protocol.signals import HostHook, Signal, SignalId, ToolWantsChild
 from agentrail.core.session.agent_records import (
     ITSELF,
     NO_AGENTS,
@@ -83,9 +83,6 @@ Next: TypeAlias = Phase | BreakOff
 
 
 PromptMode: TypeAlias = Literal["full", "task", "minimal", "none"]
-
-HostHook: TypeAlias = Literal["before_tool", "after_tool"]
-"""A gate of the host. It is asked about a call before the call runs, and notified of the result after its code has ended."""
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, gc=False):

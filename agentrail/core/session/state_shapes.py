@@ -524,6 +524,7 @@ LATER_FIELDS: Final = frozenset(
         ("Cycle", "goes_on"),
         ("Cycle", "request_id"),
         ("Cycle", "settings"),
+        ("HostCheck", "is_new"),
         ("Interaction", "by"),
         ("OfPluginRequest", "wanted"),
         ("Outcome", "is_decided"),

@@ -320,7 +320,7 @@ def nothing_passes_a_breakpoint(seen: Seen) -> None:
 
 def nothing_runs_that_the_host_has_not_let_run(seen: Seen) -> None:
     """A call starts in the step of its verdict, or after it, with the arguments that were judged or shown to a user."""
-    hooks = seen.before.data.config.host_hooks
+    hooks = seen.after.data.config.host_hooks
     if "before_tool" not in hooks:
         assert not seen.of(AskHost)
         return
@@ -352,7 +352,7 @@ def nothing_runs_that_the_host_has_not_let_run(seen: Seen) -> None:
 def the_host_hears_of_what_ran(seen: Seen) -> None:
     """The host is notified only of code that has ended, or has answered and continues, in that step and after its event."""
     told = seen.of(TellHost)
-    if "after_tool" not in seen.before.data.config.host_hooks:
+    if "after_tool" not in seen.after.data.config.host_hooks:
         assert not told
         return
     ended = [event for event in seen.events if isinstance(event, ToolExecutionEnd)]
