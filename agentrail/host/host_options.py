@@ -65,7 +65,7 @@ class HostOptions:
         default_profile: Profile for messages that name none. None: the first.
         plugins: Plugins of the whole host, in any order. Their priorities order them.
         context_providers: Called before those of plugins.
-        session_plugins: Added to the stack of every session of every profile.
+        session_plugins: Added to every session of every profile at its start. A stored session keeps the plugins that it has.
         on_plugin_error: Called with each failure of a plugin. None: a warning in the log.
         hook_timeout: Time limit of a hook without its own timeout, in seconds.
         supervisor: An open supervisor, which stays open. None: the host opens its own.
