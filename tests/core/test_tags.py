@@ -2,11 +2,13 @@
 
 import itertools
 import re
+import time
 from collections import Counter
 
 from hypothesis import given, strategies as st
 
 from agentrail.core.policy.tags import MAX_CONTENT, Tag, TagReader, rest_of
+from tests.slowness import slowness
 
 LONG = "x" * (MAX_CONTENT + 1)
 PIECES = st.sampled_from(
@@ -108,6 +110,20 @@ def test_what_cannot_be_a_tag_is_passed_over():
             said, tags = read([text[begin : begin + size] for begin in range(0, len(text), size)])
             assert [tag.name for tag in tags] == names
             assert visible is None or said == visible
+
+
+def test_the_time_for_a_chunk_grows_with_its_length_alone():
+    """Half a megabyte between code and the next end tag, or without one: the rest is not searched again for each mark."""
+    far = f"<status>{LONG * 2}</status>"
+    for piece in ("`<status>", "<title>`x` ", "``<title>", far, f"`a` {far}"):
+        text = piece * (500_000 // len(piece))
+
+        def seconds(text=text):
+            began_at = time.thread_time()
+            TagReader().fed(text)
+            return time.thread_time() - began_at
+
+        assert any(seconds() < 0.5 * slowness() for _ in range(3)), piece
 
 
 def test_what_was_not_streamed_of_a_response_is_known_from_its_text():

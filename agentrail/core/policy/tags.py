@@ -90,10 +90,14 @@ def _read(text: str, code: Code, *, is_all: bool) -> tuple[TagReader, str, tuple
     """Split a text into visible text, tags, and a rest that needs more text to decide."""
     visible: list[str] = []
     found: list[Tag] = []
-    shown, position, end = 0, 0, len(text)
+    shown, position, end, ending = 0, 0, len(text), 0
     while mark := _MARKS[code].search(text, position):
-        if mark[0] == "<" and (mark := _mark_behind(text, mark)) is None:
-            break
+        if mark[0] == "<":
+            if ending < mark.end():  # not for each mark: the next end tag may be far away
+                nearest = _ENDING.search(text, mark.end())
+                ending = nearest.start() if nearest else len(text)
+            if (mark := _mark_behind(text, mark, ending - _REACH)) is None:
+                break
         position = mark.end()
         if mark[0] == "<":
             match _tag_at(text, mark.start()):
@@ -121,14 +125,12 @@ def _read(text: str, code: Code, *, is_all: bool) -> tuple[TagReader, str, tuple
     return TagReader(text[end:], code), "".join(visible), tuple(found)
 
 
-def _mark_behind(text: str, mark: "re.Match[str]") -> "re.Match[str] | None":
+def _mark_behind(text: str, mark: "re.Match[str]", first: int) -> "re.Match[str] | None":
     """Skip marks that look like the start of a tag but cannot be one: tags start near an end tag, or near the end of the text."""
-    ending = _ENDING.search(text, mark.end())
-    first = (ending.start() if ending else len(text)) - _REACH
     if mark.start() >= first:
         return mark
-    ticks = _TICKS.search(text, mark.end())
-    return ticks if ticks is not None and ticks.start() < first else _MARKS["none"].search(text, first)
+    tick = text.find("`", mark.end(), first)
+    return _TICKS.match(text, tick) if tick >= 0 else _MARKS["none"].search(text, first)
 
 
 def _tag_at(text: str, start: int) -> tuple[Tag, int] | Literal["undecided", "none"]:
