@@ -351,10 +351,6 @@ def decode_rewound(text: bytes | str) -> RewoundBody:
     return _read(RewoundBody, text)
 
 
-def decode_closed(text: bytes | str) -> ClosedBody:
-    return _read(ClosedBody, text)
-
-
 def decode_erased(text: bytes | str) -> ErasedBody:
     return _read(ErasedBody, text)
 
@@ -370,7 +366,7 @@ class _Head(msgspec.Struct, frozen=True, gc=False):
 _HEADS: Final = decoder_of(_Head)
 _BODIES: Final[Mapping[type, msgspec.json.Decoder[Any]]] = {
     kind: decoder_of(kind)
-    for kind in (OpenedBody, ChangedBody, DriftedBody, RewoundBody, ClosedBody, ErasedBody, TakenBody)
+    for kind in (OpenedBody, ChangedBody, DriftedBody, RewoundBody, ErasedBody, TakenBody)
 }
 
 

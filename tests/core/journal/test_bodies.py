@@ -27,7 +27,6 @@ BODIES = {
     "changed": changed_body(FIRST, engine="1.3"),
     "drifted": bodies.DriftedBody(first=7, what="publish 3 became publish 3-4", events=12, engine="1.3"),
     "rewound": bodies.RewoundBody(number=10),
-    "closed": bodies.ClosedBody(reason="stopped"),
     "erased": bodies.ErasedBody(number=3, hash="ab" * 16, why="user forgotten", kind="prompt", length=70),
     "taken": bodies.TakenBody(node="n1", cause="gone", engine="1.2"),
 }
