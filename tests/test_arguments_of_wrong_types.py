@@ -91,7 +91,11 @@ def entry(**given: Any) -> TokenEntry:
         (lambda: LocalSandbox(".", readable=TEXT), "readable is 'com': expected a sequence, each a text"),
         (lambda: LocalSandbox(".", virtual_mode=FIVE), "virtual_mode is 5: expected True or False"),
         (lambda: LocalSandbox(".", limits=FIVE), "limits is 5: expected CommandLimits(…), or None"),
-        (lambda: CommandLimits(max_memory_bytes=-1), "max_memory_bytes is -1: expected a whole number >= 1"),
+        (
+            lambda: CommandLimits(max_memory_bytes=-1),
+            "max_memory_bytes is -1: expected a whole number from 1 to",
+        ),
+        (lambda: CommandLimits(max_file_bytes=2**63), "expected a whole number from 1 to 2**63 - 1"),
         (lambda: MemorySandbox(FIVE), "files is 5: expected a mapping"),
         (lambda: CompositeSandbox(MemorySandbox(), FIVE), "routes is 5: expected a mapping"),
         (lambda: ContainerSandbox("i", skills=FIVE), "skills is 5: expected a path, without NUL"),

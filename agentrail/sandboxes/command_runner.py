@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
 import trio
 from attrs import evolve, frozen
@@ -17,7 +17,8 @@ from agentrail import outside
 from agentrail.abc import ExecuteOptions, ExecuteResult, ProcessOptions, Refusal
 from agentrail.errors import ProcessRefused
 from agentrail.logs import Logger
-from agentrail.otp.field_rules import CheckedFields, Count
+from agentrail.otp.child_specs import is_whole
+from agentrail.otp.field_rules import CheckedFields
 from agentrail.sandboxes.bubblewrap import Network, View
 from agentrail.sandboxes.command_process import (
     CommandRun,
@@ -44,6 +45,12 @@ from agentrail.sandboxes.refusals import Names, refuse_commands
 _CPU_SLACK_SECONDS: Final = 5
 _BLOCK_BYTES: Final = 512  # of `ulimit -f`, after POSIX
 _KIB: Final = 1_024
+_MAX_LIMIT: Final = 2**63 - 1
+"""Of the kernel. A shell takes the last bits of a larger number, which may be a small limit."""
+_Limit: TypeAlias = Annotated[
+    int,
+    (lambda value: is_whole(value, at_least=1) and value <= _MAX_LIMIT, "a whole number from 1 to 2**63 - 1"),
+]
 
 OWN_PROCESSES: Final = 2
 """Processes of a confined command's namespace that are not its own: bubblewrap's first process and the shell."""
@@ -74,16 +81,16 @@ class CommandLimits(CheckedFields):
             directories are then in memory.
     """
 
-    max_memory_bytes: Count = 4 << 30
-    max_file_bytes: Count = 1 << 30
-    max_open_files: Count = 1_024
-    max_processes: Count = 256
-    max_temporary_bytes: Count = 2 << 30
+    max_memory_bytes: _Limit = 4 << 30
+    max_file_bytes: _Limit = 1 << 30
+    max_open_files: _Limit = 1_024
+    max_processes: _Limit = 256
+    max_temporary_bytes: _Limit = 2 << 30
 
     def wrap(
         self, argv: tuple[str, ...], *, timeout_seconds: float, confined: bool, staying: bool
     ) -> tuple[str, ...]:
-        seconds = math.ceil(timeout_seconds) + _CPU_SLACK_SECONDS
+        seconds = min(math.ceil(timeout_seconds) + _CPU_SLACK_SECONDS, _MAX_LIMIT)
         # A limit that is already lower stays, so a failure is ignored. Not every system supports all limits.
         settings = [
             f"ulimit {flag} {value} 2>/dev/null"

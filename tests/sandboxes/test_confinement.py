@@ -199,6 +199,17 @@ async def test_a_command_outlives_the_threads_of_trio(monkeypatch, tmp_path):
     assert await _output(sandbox, "sleep 0.5; ulimit -u") == "100\n"
 
 
+async def test_a_large_number_never_becomes_a_small_limit(monkeypatch, tmp_path):
+    """A shell reads a number modulo 2**64: the largest limits are those of the kernel, and so is the longest time."""
+    most = CommandLimits(max_memory_bytes=2**63 - 1, max_file_bytes=2**63 - 1, max_temporary_bytes=2**63 - 1)
+    sandbox = make_sandbox("confined", tmp_path, monkeypatch, limits=most)
+    limits = (
+        "for f in -t -v -f; do [ $(ulimit $f) = unlimited ] || [ $(ulimit $f) -gt 1000 ] || echo $f; done"
+    )
+    ran = await sandbox.execute(limits, ExecuteOptions(timeout_seconds=2.0**64))
+    assert (ran.error, ran.output) == (None, "")
+
+
 async def test_hidden_places_are_shown_on_request(tmp_path):
     """Read-only, by path; and the network of the host."""
     need_bubblewrap()
