@@ -407,10 +407,6 @@ def _signature_annotation_of(function: Callable[..., object], parameter: inspect
         case _:
             if parameter.annotation is inspect.Parameter.empty:
                 _refuse(function, name, f"has no annotation: write its type, such as `{name}: str`")
-    return _resolve(function, parameter)
-
-
-def _resolve(function: Callable[..., object], parameter: inspect.Parameter) -> Any:
     if _is_plain(parameter.annotation):
         return parameter.annotation
     # One at a time, so that the message can name the parameter, and a return annotation need not resolve. The
@@ -435,6 +431,12 @@ def _check_parameter(
         if parameter.default is not inspect.Parameter.empty:
             _check_default(function, parameter, annotation, None)
         return None
+    if annotation is typing.ClassVar or typing.get_origin(annotation) is typing.ClassVar:
+        _refuse(function, parameter.name, "is a ClassVar, which nobody can pass: write its type alone")
+    flag = _flag_in(annotation, set())
+    if flag is not None:
+        reason = f"`{flag.__name__}` is a flag, and its combinations are not listed"
+        _refuse_type(function, parameter, reason, "take a list of the members of an `enum.Enum`")
     kind = None
     alone = f"the parameter {parameter.name!r}"
     try:
@@ -451,6 +453,14 @@ def _check_parameter(
     if parameter.default is not inspect.Parameter.empty:
         _check_default(function, parameter, annotation, kind)
     return kind
+
+
+def _flag_in(hint: Any, seen: set[Any]) -> type | None:
+    kind = typing.get_origin(hint) or hint
+    if isinstance(kind, enum.EnumMeta):
+        return kind if issubclass(kind, enum.Flag) else None
+    parts = _parts_of(hint, kind, seen) if isinstance(kind, type) else typing.get_args(hint)
+    return next((flag for one in parts if (flag := _flag_in(one, seen))), None)
 
 
 def _refuse_type(
@@ -492,12 +502,8 @@ def _with_descriptions(annotation: Any) -> Any:
     """Convert extras to msgspec's form, at any depth: `Annotated[T, "text"]` to `Annotated[T, Meta(description="text")]`."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
-        extras = tuple(metas_in(arguments[1:]))
-        return (
-            Annotated[(_with_descriptions(arguments[0]), *extras)]
-            if extras
-            else _with_descriptions(arguments[0])
-        )
+        bare, extras = _with_descriptions(arguments[0]), tuple(metas_in(arguments[1:]))
+        return Annotated[(bare, *extras)] if extras else bare
     if origin is None or origin is typing.Literal:
         return annotation
     inner = tuple(_with_descriptions(argument) for argument in arguments)
@@ -514,15 +520,13 @@ def _with_descriptions(annotation: Any) -> Any:
 def _describe(
     name: str, fields: Sequence[_Field], adapted: Mapping[str, TypedValue[Any]], texts: _Texts
 ) -> tuple[type[msgspec.Struct], JsonObject]:
+    # The types that msgspec does not know are anything to it. What is optional stays so.
+    known: list[Any] = [
+        (one[0], Any, msgspec.UNSET)[: len(one)] if one[0] in adapted else one for one in fields
+    ]
     # A name with spaces, because msgspec fails on two types of one name, and no user type can have this one.
-    known = [_loosened(one) if one[0] in adapted else one for one in fields]
     struct = msgspec.defstruct(f"the arguments of {name}", known, forbid_unknown_fields=True, kw_only=True)
     return struct, _schema(struct, fields, adapted, texts)
-
-
-def _loosened(field: _Field) -> _Field:
-    """Return the struct's field for a parameter of a type unknown to msgspec: its name, and whether it is optional."""
-    return (field[0], Any, msgspec.UNSET) if field[2:] else (field[0], Any)
 
 
 def _is_shareable(field: _Field) -> bool:
@@ -562,7 +566,9 @@ def _schema(
         schema, nested = _with_adapted(schema, nested, fields, adapted)
     properties = schema["properties"]
     for name, text in texts:
-        if not _is_described(properties[name]):
+        # The text of an annotation comes first. With `| None`, it is nested.
+        places = (properties[name], *properties[name].get("anyOf", ()))
+        if not any("description" in place for place in places):
             properties[name] = {"description": text, **properties[name]}
     return frozen_json({**schema, "$defs": nested} if nested else schema)
 
@@ -580,11 +586,6 @@ def _with_adapted(
             schema["properties"][name] = described = kind.schema_among(definitions)
             described |= {"default": kind.encode(defaults[0])} if defaults else {}
     return schema, definitions.schemas
-
-
-def _is_described(schema: Mapping[str, Any]) -> bool:
-    """Return whether the annotation has a description. With `| None`, it is nested."""
-    return "description" in schema or any("description" in one for one in schema.get("anyOf", ()))
 
 
 def _refuse(function: Callable[..., object], parameter: str, fault: str) -> NoReturn:
@@ -722,22 +723,20 @@ class FunctionTool(ToolTraits, Generic[P, R]):
         return to_outcome(self.name, value)
 
     def _call_inline(self, call: Callable[[], object]) -> object:
+        """Call, and log a tool that blocked all sessions of the process, at most once a minute."""
         began_at = outside.stopwatch()
         try:
             return call()
         finally:
-            self._look_at_time(began_at, outside.stopwatch())
-
-    def _look_at_time(self, began_at: float, now: float) -> None:
-        """Log a tool that blocked all sessions of the process, at most once a minute."""
-        took = now - began_at
-        if took > _SLOW_SECONDS and now - self._slow.reported_at >= _QUIET_SECONDS:
-            self._slow.reported_at = now
-            LOGGER.warning(
-                "tool %r blocked the event loop for %d ms, and all sessions with it: remove thread=False, so that it runs in a worker thread",
-                self.name,
-                round(took * 1000),
-            )
+            now = outside.stopwatch()
+            took = now - began_at
+            if took > _SLOW_SECONDS and now - self._slow.reported_at >= _QUIET_SECONDS:
+                self._slow.reported_at = now
+                LOGGER.warning(
+                    "tool %r blocked the event loop for %d ms, and all sessions with it: remove thread=False, so that it runs in a worker thread",
+                    self.name,
+                    round(took * 1000),
+                )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -833,7 +832,13 @@ def tool(  # noqa: PLR0913 - one option per member of the port, each with a defa
             label=label,
             signature=read_signature(function),
         )
-        return _checked(made)
+        fault = next(_faults_of_tool(made), None)
+        if fault is not None:
+            message = f"tool function {function.__qualname__!r} {fault}"
+            raise ToolDefinitionError(message)
+        if answered_by == "code":  # otherwise it is never called
+            check_returned(function)
+        return made
 
     return decorate if function is None else decorate(function)
 
@@ -843,16 +848,6 @@ def _checked_function(function: Callable[P, R]) -> Callable[P, R]:
         message = f"a tool is a function written with def or async def, got {show(function)}: wrap it in one"
         raise ToolDefinitionError(message)
     return function
-
-
-def _checked(made: FunctionTool[P, R]) -> FunctionTool[P, R]:
-    fault = next(_faults_of_tool(made), None)
-    if fault is not None:
-        message = f"tool function {made.function.__qualname__!r} {fault}"
-        raise ToolDefinitionError(message)
-    if made.answered_by == "code":  # otherwise it is never called
-        check_returned(made.function)
-    return made
 
 
 def _faults_of_tool(made: Any) -> Iterator[str]:

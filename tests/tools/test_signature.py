@@ -1,10 +1,11 @@
 """Signatures as JSON Schema and back: what is described, what is refused, and that the two sides agree."""
 
+import dataclasses
 import datetime
 import enum
 import inspect
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 import pytest
@@ -22,6 +23,19 @@ from tests.tools.rig import CTX
 class Colour(enum.Enum):
     RED = "red"
     BLUE = "blue"
+
+
+class Rights(enum.IntFlag):
+    READ = 1
+    WRITE = 2
+
+
+@dataclasses.dataclass
+class Grant:
+    """A class with a flag, and with itself."""
+
+    rights: dict[str, Rights | None]
+    nested: "Grant | None" = None
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -122,6 +136,9 @@ def _adapted_default(it: Point | Size = "x") -> None: ...  # type: ignore[assign
 def _no_name(it: Unresolved) -> None: ...
 def _twins(a: A, b: B) -> None: ...  # type: ignore[valid-type]  # made at run time
 def _twins_in_one(a: A | list[B]) -> None: ...  # type: ignore[valid-type]  # made at run time
+def _flag(it: Annotated[Rights, "Which."] = Rights.READ | Rights.WRITE) -> None: ...
+def _flag_within(it: list[Grant]) -> None: ...
+def _of_class(it: ClassVar[int] = 3) -> None: ...  # type: ignore[misc]  # the point of the test
 def _private_name(__x: str) -> None: ...  # noqa: PYI063 - the point of the test
 def _half_a_pair(a: str = "\ud800") -> None: ...
 def _many_digits(a: str = 10**5_000) -> None: ...  # type: ignore[assignment]  # the point of the test
@@ -167,6 +184,15 @@ def test_what_no_model_can_call_is_refused():
         (_holder, f"{NO_SCHEMA}list[Holder][].plain: {HELD}"),
         (_adapted_default, "'x', which is not of its own type ($: expected `Point | Size`, got `str`)"),
         (_no_name, f"{NO_SCHEMA}Unresolved.when: name 'Nowhere' is not defined): define that name"),
+        (
+            _flag,
+            f"{NO_SCHEMA}`Rights` is a flag, and its combinations are not listed): take a list of the members",
+        ),
+        (_flag_within, f"{NO_SCHEMA}`Rights` is a flag"),
+        (
+            _of_class,
+            "'it' of tool function '_of_class' is a ClassVar, which nobody can pass: write its type alone",
+        ),
         (_private_name, "has a name such as '__x', or a text that is not Unicode (Failed"),
         (_half_a_pair, "or a text that is not Unicode ('utf-8' codec"),
         (_many_digits, "which is not of its own type"),
