@@ -262,7 +262,7 @@ def decide_outcome(attempt: Attempt, returned: object) -> AttemptEnd:
     tool = attempt.tool
     if not isinstance(returned, _OUTCOMES):
         kind = type(returned).__name__
-        text = f'Tool "{tool.name}" is broken: execute returned {kind}, expected Ok, Error or Effect.'
+        text = f'Tool "{tool.name}" is broken: execute returned {kind}, expected Ok, Error, ToolUpdate or ToolQuestion.'
         return AttemptEnd(text=text, is_error=True)
     max_bytes = getattr(tool, "max_result_bytes", MAX_RESULT_BYTES)
     text, images = returned.text, returned.images if isinstance(returned, Ok) else ()

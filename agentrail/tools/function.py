@@ -169,7 +169,9 @@ def _to_plain(value: object) -> object:
 
 
 def _explain(name: str, value: object) -> str:
-    expected = f"tool {name!r} returned {_kind(value)}, expected text, JSON, Ok, Error or Effect"
+    expected = (
+        f"tool {name!r} returned {_kind(value)}, expected text, JSON, Ok, Error, ToolUpdate or ToolQuestion"
+    )
     if hasattr(value, "__await__"):
         close = getattr(value, "close", None)
         if close is not None:
@@ -704,7 +706,9 @@ class FunctionTool(ToolTraits, Generic[P, R]):
         try:
             given = self._signature.convert(arguments, ctx)
         except msgspec.ValidationError as error:
-            return Error(text=f'Invalid arguments for "{self.name}": {_path_first(str(error))}')
+            reason, _, path = str(error).rpartition(" - at ")
+            place = path.replace("`", "") if reason else "$"
+            return Error(text=f'Invalid arguments for "{self.name}": {place}: {reason or error}')
         except OutputFault as fault:
             return Error(text=f'Invalid arguments for "{self.name}": {fault}')
         # The arguments come from a struct derived from the function's own signature, which type checkers do
@@ -881,8 +885,3 @@ def _description_of(function: Callable[..., object], given: str | Describe | Non
         text = inspect.getdoc(function) or ""
         return " ".join((described_whole(text) or text).split("\n\n")[0].split())
     return given.strip() if isinstance(given, str) else given
-
-
-def _path_first(fault: str) -> str:
-    reason, _, path = fault.rpartition(" - at ")
-    return f"{path.replace('`', '')}: {reason}" if reason else f"$: {fault}"

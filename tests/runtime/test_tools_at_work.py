@@ -30,7 +30,7 @@ async def test_a_tool_that_returns_the_wrong_type_or_nothing(supervisor):
     """The model reads that the tool is broken, and the cycle goes on; no provider is ever sent an empty result."""
     for returned, kind in ((None, "NoneType"), (42, "int")):
         result = await result_of(supervisor, RecordingTool(answer=lambda _arguments, it=returned: it))
-        text = f'Tool "record" is broken: execute returned {kind}, expected Ok, Error or Effect.'
+        text = f'Tool "record" is broken: execute returned {kind}, expected Ok, Error, ToolUpdate or ToolQuestion.'
         assert (result.text, result.is_error) == (text, True)
     assert (await result_of(supervisor, RecordingTool(answer=""))).text == "[no output]"
 

@@ -96,7 +96,7 @@ def _endless() -> list[object]:
     return value
 
 
-EXPECTED = "expected text, JSON, Ok, Error or Effect"
+EXPECTED = "expected text, JSON, Ok, Error, ToolUpdate or ToolQuestion"
 made: Any = Ok  # also what a type checker refuses
 wrong: Any = Error
 
