@@ -18,6 +18,7 @@ from agentrail.config.toml_positions import ConfigFault
 from agentrail.errors import OptionError
 from agentrail.stores.data_directory import DATA_VARIABLE, expand_home
 from agentrail.stores.store_urls import PRIVATE, is_shared_store
+from agentrail.telemetry.otel_variables import is_address, is_share, options_of
 
 if TYPE_CHECKING:
     from agentrail.blueprints.configuration import Configuration
@@ -34,6 +35,10 @@ OF_APPLICATION: Final = frozenset(
 """The settings that are options of `create_app` itself."""
 
 _CHECKS: Final[Mapping[str, Callable[[Any], str | None]]] = {"host": fault_of_host, "port": fault_of_port}
+_TELEMETRY: Final = (
+    ("endpoint", is_address, "an address such as http://localhost:4318/v1/traces"),
+    ("sample", is_share, "a number from 0 to 1"),
+)
 _STORES: Final = frozenset({"store", "memories", "knowledge"})
 _OF_PROFILES: Final = frozenset({"profiles", "shared_workspace", "expose"})
 
@@ -52,7 +57,7 @@ def faults_of_host(settings: Settings) -> tuple[ConfigFault, ...]:
         for name, said in settings.host.items()
         for fault in _faults_of(name, said)
     ]
-    found += _faults_of_profiles(settings)
+    found += [*_faults_of_profiles(settings), *_faults_of_telemetry(settings)]
     return tuple(sorted(found, key=lambda fault: (fault.place.file, fault.place.line)))
 
 
@@ -66,14 +71,18 @@ def _faults_of(name: str, said: Sourced) -> Iterator[str]:
 
             yield from _without_name(name, faults_of_own_options({name: said.plain}))
     elif name in SERVE_KEYS.values():
-        check = _CHECKS.get(name)
-        fault = None if check is None else check(said.value)
+        fault = _CHECKS.get(name, lambda _: None)(said.value)
         if fault is not None:
             yield fault
     elif name.startswith(LIMITS_PREFIX):
-        yield from _faults_of_limit(name.removeprefix(LIMITS_PREFIX), said.value)
+        from agentrail.host.quotas import Limits
+
+        limit = name.removeprefix(LIMITS_PREFIX)
+        yield from _faults_of_making(limit, lambda: Limits(**{limit: said.value}))
     elif name == "store":
-        yield from _faults_of_store(said.value)
+        from agentrail.stores.store_names import path_of_store
+
+        yield from _faults_of_making(name, lambda: path_of_store(said.value, Path()))
     else:
         from agentrail.host.host_options import faults_of_option
 
@@ -86,23 +95,11 @@ def _without_name(name: str, faults: Sequence[str]) -> Iterator[str]:
         yield fault.removeprefix(f"{name} is ").removeprefix(f"{name} has ")
 
 
-def _faults_of_limit(name: str, value: object) -> Iterator[str]:
-    from agentrail.host.quotas import Limits
-
-    given: dict[str, Any] = {name: value}
+def _faults_of_making(name: str, make: Callable[[], object]) -> Iterator[str]:
     try:
-        Limits(**given)
+        make()
     except OptionError as error:
         yield from _without_name(name, error.faults)
-
-
-def _faults_of_store(name: str) -> Iterator[str]:
-    from agentrail.stores.store_names import path_of_store
-
-    try:
-        path_of_store(name, Path())
-    except OptionError as error:
-        yield from _without_name("store", error.faults)
 
 
 def _faults_of_profiles(settings: Settings) -> Iterator[ConfigFault]:
@@ -117,6 +114,12 @@ def _faults_of_profiles(settings: Settings) -> Iterator[ConfigFault]:
     for one in said.value:
         if one.value not in settings.agents:
             yield ConfigFault(place=one.place, said=no_such_agent(one.value, settings.agents))
+
+
+def _faults_of_telemetry(settings: Settings) -> Iterator[ConfigFault]:
+    for name, is_right, expected in _TELEMETRY:
+        if (said := settings.telemetry.get(name)) is not None and not is_right(said.value):
+            yield ConfigFault(place=said.place, said=f"expected {expected}, got {said.value!r:.200}")
 
 
 # --- options and profiles of a host
@@ -164,8 +167,6 @@ def named_telemetry(settings: Settings | None, environ: Mapping[str, str]) -> di
     Raises:
         OptionError: A variable or a value is invalid, or the library is missing.
     """
-    from agentrail.telemetry.otel_variables import options_of
-
     table = {} if settings is None else {name: said.plain for name, said in settings.telemetry.items()}
     options = options_of(environ, table)
     if options is None:

@@ -191,6 +191,23 @@ def test_keys_and_types_that_are_none_are_faults(place):
         assert [one for one in faults if said in one and one.startswith("agentrail.toml:2: ")], text
 
 
+def test_values_of_telemetry_that_no_export_takes_are_faults(place):
+    """With their line, although only commands that run sessions make the export."""
+    for text, said in (
+        (
+            'endpoint = "localhost:4318"',
+            "endpoint: expected an address such as http://localhost:4318/v1/traces, got",
+        ),
+        ("sample = 7", "sample: expected a number from 0 to 1, got 7"),
+        ('endpoint = "https://collector/v1/traces"\nsample = 0.5', None),
+    ):
+        write(place, f"[telemetry]\n{text}\n")
+        faults = [str(one) for one in faults_of_host(read(place).settings)]
+        assert [one.startswith(f"agentrail.toml:2: telemetry.{said}") for one in faults] == [True] * bool(
+            said
+        )
+
+
 def test_a_form_of_a_host_has_what_a_host_takes():
     """Each key is a flag, an option of a server, or about profiles; limits are those of a host, and so are the numbers a project may lower."""
     names = {one.name for one in attrs.fields(HostForm)}
