@@ -45,11 +45,9 @@ from agentrail.sandboxes.refusals import Names, refuse_commands
 _CPU_SLACK_SECONDS: Final = 5
 _BLOCK_BYTES: Final = 512  # of `ulimit -f`, after POSIX
 _KIB: Final = 1_024
-_MAX_LIMIT: Final = 2**63 - 1
-"""Of the kernel. A shell takes the last bits of a larger number, which may be a small limit."""
+_MOST: Final = 2**63 - 1  # the kernel's. Of a larger number, a shell takes the last bits, perhaps a few
 _Limit: TypeAlias = Annotated[
-    int,
-    (lambda value: is_whole(value, at_least=1) and value <= _MAX_LIMIT, "a whole number from 1 to 2**63 - 1"),
+    int, (lambda value: is_whole(value, at_least=1) and value <= _MOST, "a whole number from 1 to 2**63 - 1")
 ]
 
 OWN_PROCESSES: Final = 2
@@ -90,7 +88,7 @@ class CommandLimits(CheckedFields):
     def wrap(
         self, argv: tuple[str, ...], *, timeout_seconds: float, confined: bool, staying: bool
     ) -> tuple[str, ...]:
-        seconds = min(math.ceil(timeout_seconds) + _CPU_SLACK_SECONDS, _MAX_LIMIT)
+        seconds = min(math.ceil(timeout_seconds) + _CPU_SLACK_SECONDS, _MOST)
         # A limit that is already lower stays, so a failure is ignored. Not every system supports all limits.
         settings = [
             f"ulimit {flag} {value} 2>/dev/null"

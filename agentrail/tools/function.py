@@ -42,7 +42,7 @@ from agentrail.errors import ToolContractError, ToolDefinitionError, TypeFault
 from agentrail.frozen import frozen_json, not_json, too_large
 from agentrail.logs import Logger
 from agentrail.messages import JsonObject, JsonValue
-from agentrail.otp.child_specs import is_amount
+from agentrail.otp.field_rules import Count, CountOrZero, TimeLimit, faults_of_fields
 from agentrail.otp.guarded_calls import is_async, is_plain_function, show
 from agentrail.structs import converter_of
 from agentrail.typed import (
@@ -406,9 +406,13 @@ def _signature_annotation_of(function: Callable[..., object], parameter: inspect
             )
         case inspect.Parameter.POSITIONAL_ONLY:
             _refuse(function, name, "is positional-only, but arguments are passed by name: remove the slash")
-        case _:
-            if parameter.annotation is inspect.Parameter.empty:
-                _refuse(function, name, f"has no annotation: write its type, such as `{name}: str`")
+        case _ if parameter.annotation is inspect.Parameter.empty and name == "self":
+            _refuse(
+                function, name, "has no annotation: make a tool of an instance's method, tool(desk.refund)"
+            )
+        case _ if parameter.annotation is inspect.Parameter.empty:
+            usual = "ToolContext" if name == "ctx" else "str"
+            _refuse(function, name, f"has no annotation: write its type, such as `{name}: {usual}`")
     if _is_plain(parameter.annotation):
         return parameter.annotation
     # One at a time, so that the message can name the parameter, and a return annotation need not resolve. The
@@ -434,11 +438,9 @@ def _check_parameter(
             _check_default(function, parameter, annotation, None)
         return None
     if annotation is typing.ClassVar or typing.get_origin(annotation) is typing.ClassVar:
-        _refuse(function, parameter.name, "is a ClassVar, which nobody can pass: write its type alone")
-    flag = _flag_in(annotation, set())
-    if flag is not None:
-        reason = f"`{flag.__name__}` is a flag, and its combinations are not listed"
-        _refuse_type(function, parameter, reason, "take a list of the members of an `enum.Enum`")
+        _refuse(function, parameter.name, "is a ClassVar, which no caller can pass: write its type alone")
+    if (flag := _flag_in(annotation, set())) is not None:
+        _refuse_type(function, parameter, f"`{flag.__name__}` is a flag", "take a list of an Enum's members")
     kind = None
     alone = f"the parameter {parameter.name!r}"
     try:
@@ -632,7 +634,7 @@ class ToolTraits:
     description: str | Describe
     killable: bool = True
     effect_class: EffectClass = "once"
-    timeout_seconds: float | None = None
+    timeout_seconds: TimeLimit | None = None
     answered_by: Literal["code", "user", "client"] = "code"
 
 
@@ -654,9 +656,9 @@ class FunctionTool(ToolTraits, Generic[P, R]):
     """
 
     function: Callable[P, R]
-    max_retries: int | None
+    max_retries: CountOrZero | None
     polling: bool
-    max_result_bytes: int
+    max_result_bytes: Count
     thread: bool
     abandonable: bool
     reconcile: Reconcile | None = field(repr=False)
@@ -836,13 +838,7 @@ def tool(  # noqa: PLR0913 - one option per member of the port, each with a defa
             label=label,
             signature=read_signature(function),
         )
-        fault = next(_faults_of_tool(made), None)
-        if fault is not None:
-            message = f"tool function {function.__qualname__!r} {fault}"
-            raise ToolDefinitionError(message)
-        if answered_by == "code":  # otherwise it is never called
-            check_returned(function)
-        return made
+        return _checked(made)
 
     return decorate if function is None else decorate(function)
 
@@ -852,6 +848,15 @@ def _checked_function(function: Callable[P, R]) -> Callable[P, R]:
         message = f"a tool is a function written with def or async def, got {show(function)}: wrap it in one"
         raise ToolDefinitionError(message)
     return function
+
+
+def _checked(made: FunctionTool[P, R]) -> FunctionTool[P, R]:
+    if (fault := next(_faults_of_tool(made), None)) is not None:
+        message = f"tool function {made.function.__qualname__!r} {fault}"
+        raise ToolDefinitionError(message)
+    if made.answered_by == "code":  # otherwise it is never called
+        check_returned(made.function)
+    return made
 
 
 def _faults_of_tool(made: Any) -> Iterator[str]:
@@ -867,15 +872,11 @@ def _faults_of_tool(made: Any) -> Iterator[str]:
         yield "is 'reconcilable', which needs a way to find out: give a function with reconcile="
     if made.reconcile is not None and not is_async(made.reconcile):
         yield f"has reconcile={show(made.reconcile)}, expected an async function: write `async def`"
-    if made.effect_class not in typing.get_args(EffectClass):
-        known = ", ".join(map(repr, typing.get_args(EffectClass)))
-        yield f"has effect_class={show(made.effect_class)}, expected one of {known}"
-    if made.timeout_seconds is not None and not is_amount(made.timeout_seconds, above_zero=True):
-        yield f"has timeout_seconds={show(made.timeout_seconds)}, expected a number above 0, or None"
-    if made.max_retries is not None and (type(made.max_retries) is not int or made.max_retries < 0):
-        yield f"has max_retries={show(made.max_retries)}, expected a whole number >= 0, or None"
-    if type(made.max_result_bytes) is not int or made.max_result_bytes < 1:
-        yield f"has max_result_bytes={show(made.max_result_bytes)}, expected a whole number >= 1"
+    checked = ("effect_class", "timeout_seconds", "max_retries", "max_result_bytes", "answered_by")
+    for fault in faults_of_fields(
+        made, FunctionTool, *checked, "killable", "polling", "thread", "abandonable"
+    ):
+        yield f"has {fault.replace(' is ', '=', 1).replace(': expected', ', expected')}"
     if made.abandonable and not made.threaded:
         yield "is abandonable but does not run in a thread: only a worker thread can be abandoned"
 

@@ -54,6 +54,8 @@ class Plain:
     def __init__(self, wire: object) -> None:
         self.wire = wire
 
+    def look(self) -> None: ...
+
 
 class Holder(msgspec.Struct):
     """A struct in which one stands."""
@@ -121,6 +123,7 @@ def _args(*names: str) -> None: ...
 def _kwargs(**names: str) -> None: ...
 def _positional(it: str, /) -> None: ...
 def _bare(it) -> None: ...
+def _context(ctx) -> None: ...
 def _undescribable(it: complex) -> None: ...
 def _many_hooks(it: type) -> None: ...
 def _ambiguous(it: str | bytes) -> None: ...
@@ -168,6 +171,11 @@ def test_what_no_model_can_call_is_refused():
             _bare,
             "parameter 'it' of tool function '_bare' has no annotation: write its type, such as `it: str`",
         ),
+        (
+            Plain.look,
+            "parameter 'self' of tool function 'Plain.look' has no annotation: make a tool of an instance's method",
+        ),
+        (_context, "has no annotation: write its type, such as `ctx: ToolContext`"),
         (_undescribable, f"{NO_SCHEMA}type <class 'complex'> {SUPPORTED}: use str"),
         (_many_hooks, f"{NO_SCHEMA}type <class 'type'> {SUPPORTED}"),
         (_ambiguous, "may not contain more than one str-like type"),
@@ -186,12 +194,12 @@ def test_what_no_model_can_call_is_refused():
         (_no_name, f"{NO_SCHEMA}Unresolved.when: name 'Nowhere' is not defined): define that name"),
         (
             _flag,
-            f"{NO_SCHEMA}`Rights` is a flag, and its combinations are not listed): take a list of the members",
+            f"{NO_SCHEMA}`Rights` is a flag): take a list of an Enum's members",
         ),
         (_flag_within, f"{NO_SCHEMA}`Rights` is a flag"),
         (
             _of_class,
-            "'it' of tool function '_of_class' is a ClassVar, which nobody can pass: write its type alone",
+            "'it' of tool function '_of_class' is a ClassVar, which no caller can pass: write its type alone",
         ),
         (_private_name, "has a name such as '__x', or a text that is not Unicode (Failed"),
         (_half_a_pair, "or a text that is not Unicode ('utf-8' codec"),
