@@ -108,7 +108,8 @@ data: {"reason":"completed","session_id":"main","seq":14,"request_id":"r-d9d7ddf
 - **Reconnect** with the last number in `Last-Event-ID` or `?after=`. The stream continues without gaps or duplicates. A future number is 409 `cursor_ahead`. A number older than the stored events gives `events_lost` and a
   `snapshot`. Without a number, the stream starts with a `snapshot`.
 - For five minutes after the end of a session, a client can still read the rest, unless the session was purged.
-- **The last frame is exactly one `done`.** A connection that ends without it was cut, so reconnect."""
+- **The last frame is exactly one `done`.** A connection that ends without it was cut, so reconnect.
+- A client that shuts down its sending side, as `nc -N` does, looks like one that has left: its stream ends, and `/chat` gets no answer. Other calls have half a second for theirs."""
 
 DONE: Final[Mapping[str, str]] = {
     "completed": "the request finished, with `usage` and `context`",

@@ -94,6 +94,9 @@ from agentrail.wire.plain import encode_plain
 
 MAX_READERS: Final = 2
 
+HALF_CLOSED_SECONDS: Final = 0.5
+"""Time for the answer of a call that has nothing to stop, after its client has stopped sending or has left: both look the same."""
+
 T = TypeVar("T")
 
 NO_PRINCIPAL: Final = Principal(tenant_id="", user_id="", scopes=())
@@ -275,6 +278,7 @@ class RouteCall:
     request_id: str = ""
     on_left: Callable[[], Awaitable[None]] | None = None
     request: HostRequest | None = None
+    has_hung_up: bool = False
     has_left: bool = False
     watch: trio.CancelScope | None = None
     has_begun: bool = False
@@ -312,8 +316,6 @@ class RouteCall:
 
     async def while_there(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run `work` while the client is connected, at most until the deadline of `watch`. Cuts the connection if a write in it is cancelled."""
-        if self.has_left:  # the server reports it only once
-            raise CallerLeft
         failure, self.written = Kept(), None
         async with trio.open_nursery() as nursery:
             self.watch = nursery.cancel_scope
@@ -333,7 +335,12 @@ class RouteCall:
 
     async def _watch(self, scope: trio.CancelScope) -> None:
         try:
-            await wait_left(self.receive)
+            if not self.has_hung_up:  # the server reports it only once
+                await wait_left(self.receive)
+            self.has_hung_up = True
+            is_stream = self.has_begun and scope.deadline == math.inf
+            if not is_stream and self.on_left is None:  # it may have stopped sending only (RFC 9112, 9.6)
+                await trio.sleep(HALF_CLOSED_SECONDS)
             if self.is_over:  # after a complete response the server reports it for every call
                 if self.is_writing:
                     self.written = trio.Event()

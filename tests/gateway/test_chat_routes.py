@@ -3,6 +3,7 @@
 import base64
 import gc
 import json
+from contextlib import suppress
 
 import pytest
 import trio
@@ -17,6 +18,7 @@ from agentrail.gateway.path_endpoint import RouteCall
 from agentrail.host import AttachmentText, HandledResponse, Limits, Webhooks
 from agentrail.messages import TraceContext
 from agentrail.plugins import HumanApproval
+from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.models import ScriptedModel, calls, fails, says
 from agentrail.testing.tools import HangingTool, RecordingTool
 from tests.commands.folders import commands_at, write_commands
@@ -277,6 +279,32 @@ async def test_a_reader_who_leaves_is_freed_without_the_collector():
             assert "/sessions/left/events" not in called
         finally:
             gc.enable()
+
+
+@pytest.mark.parametrize("path", ["/ready", "/sessions", "/sessions/none", "/chat"])
+async def test_a_client_that_only_stops_sending_gets_a_prompt_answer(path, tmp_path):
+    """Such as `nc -N`: the end of its input does not say that it has left (RFC 9112, 9.6). `/chat` is refused here."""
+    call = {"/chat": b"POST /chat HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 2\r\n"}
+    head = call.get(path, f"GET {path} HTTP/1.1\r\n".encode()) + b"Host: 127.0.0.1\r\n\r\n"
+    async with serving(answering("One."), store=SqliteStore(tmp_path / "sessions.db")) as web:
+        for _ in range(20):  # so that it ends before, in and behind the head of an answer
+            async with await trio.open_tcp_stream(*web.address) as half:
+                await half.send_all(head + (b"{}" if path == "/chat" else b""))
+                await half.send_eof()
+                answer = b"".join([bytes(piece) async for piece in half])
+                assert answer.endswith(b"}")
+
+
+async def test_a_client_that_stops_sending_does_not_keep_its_call():
+    """One that has left looks the same: its stream ends at once, and not with the next heartbeat."""
+    async with serving(answering("One.")) as web:
+        await web.chat(session_id="left")
+        async with await trio.open_tcp_stream(*web.address) as half:
+            await half.send_all(b"GET /sessions/left/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            await half.send_eof()
+            with trio.fail_after(5), suppress(trio.BrokenResourceError):
+                while await half.receive_some():
+                    pass
 
 
 async def test_a_call_that_is_refused_is_freed_without_the_collector():
