@@ -22,6 +22,7 @@ from agentrail.otp.field_rules import misfits
 from agentrail.otp.guarded_calls import repr_of
 from agentrail.runtime.session_keys import fault_of_scope
 from agentrail.runtime.session_options import fault_of_tool, is_provider
+from agentrail.wire.operations import MAX_WORD_CHARACTERS
 
 MAX_SOURCE_CHARACTERS: Final = 200
 MAX_REASON_CHARACTERS: Final = 1_000
@@ -169,8 +170,6 @@ def faults_of_source(source: object, state: object, reason: object) -> Iterator[
 
 Blocks: TypeAlias = tuple[UserBlock, ...]
 
-MAX_CLIENT_ID_CHARACTERS: Final = 256
-
 
 def decide_blocks(content: Content) -> Blocks:
     blocks = (Text(text=content),) if isinstance(content, str) else _checked(content)
@@ -229,20 +228,16 @@ def decide_text(text: object) -> str:
 
 
 def decide_client_id(client_id: object) -> str | None:
-    return None if client_id is None else require_client_id(client_id)
-
-
-def require_client_id(client_id: object) -> str:
-    fault = fault_of_client_id(client_id)
+    fault = None if client_id is None else fault_of_client_id(client_id)
     if fault is not None:
         raise OptionError([fault])
-    return cast("str", client_id)
+    return cast("str | None", client_id)
 
 
 def fault_of_client_id(value: object) -> str | None:
-    if isinstance(value, str) and 1 <= len(value) <= MAX_CLIENT_ID_CHARACTERS:
+    if isinstance(value, str) and 1 <= len(value) <= MAX_WORD_CHARACTERS:
         return None
-    return f"client_id is {repr_of(value):.80}: expected a text of 1 to {MAX_CLIENT_ID_CHARACTERS} characters"
+    return f"client_id is {repr_of(value):.80}: expected a text of 1 to {MAX_WORD_CHARACTERS} characters"
 
 
 def decide_child(request: ChildRequest) -> ChildRequest:
