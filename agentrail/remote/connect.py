@@ -70,7 +70,8 @@ async def open_remote(
         with trio.move_on_after(float("inf") if connect_seconds is None else connect_seconds):
             await links.first.welcomed.wait()
         if links.first.fault is not None:
-            raise links.first.fault
+            faults, links.first.fault = [links.first.fault], None  # its traceback refers to this frame
+            raise faults.pop()
         if not links.first.welcomed.is_set():
             message = (
                 f"no server answered within {connect_seconds:g} s: check the address, or try again later"
@@ -93,12 +94,15 @@ async def _open_session(links: Links, session_id: str | None, agent_id: str | No
     # The id is chosen here, so that a command repeated after a lost connection creates only one session.
     name = session_id or f"s-{outside.ids(16)}"
     answered = await links.first.ask("create", name, {"agent_id": agent_id})
-    if answered.error is None:
-        return str(object_in(answered.result).get("session_id", name))
-    if isinstance(answered.error, AlreadyStarted) and (answered.was_repeated or session_id is not None):
-        await links.first.call("status", name, {})  # checks the session's owner
-        return name
-    raise answered.error
+    try:
+        if answered.error is None:
+            return str(object_in(answered.result).get("session_id", name))
+        if isinstance(answered.error, AlreadyStarted) and (answered.was_repeated or session_id is not None):
+            await links.first.call("status", name, {})  # checks the session's owner
+            return name
+        raise answered.error
+    finally:
+        del answered  # the traceback of its error refers to this frame: a cycle
 
 
 def _fault_of_token(token: object) -> str | None:

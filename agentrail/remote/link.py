@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 import trio
@@ -10,6 +11,7 @@ from attrs import define, field, frozen
 from msgspec import UNSET
 
 from agentrail import outside, websockets
+from agentrail.actors.deferred_error import Kept
 from agentrail.errors import AgentrailError, RemoteRefused, YourMove
 from agentrail.remote.dialer import Dial, keep_connected, keep_time, welcomed_terms
 from agentrail.remote.error_codes import error_of_reply
@@ -156,7 +158,7 @@ class RemoteLink:
         if self.fault is None:
             self.fault = fault
         for reading in tuple(self._readings.values()):
-            reading.fail(self.fault)
+            reading.fail(partial(self.fault.with_traceback, None))
             self._stir(reading)
         for owed in tuple(self._owed.values()):
             owed.done.set()
@@ -351,11 +353,9 @@ async def _run_within(link: RemoteLink, scope: trio.CancelScope) -> None:
 
 @asynccontextmanager
 async def open_links(dial: Dial) -> AsyncIterator[Links]:
-    try:
-        async with trio.open_nursery() as nursery:
+    failure = Kept()  # a nursery would wrap what the caller's block raises, and keep it in a cycle
+    async with trio.open_nursery() as nursery:
+        with failure:
             yield Links(dial, nursery)
-            nursery.cancel_scope.cancel(reason="the `async with agentrail.connect(…)` block has ended")
-    except ExceptionGroup as group:
-        if len(group.exceptions) != 1:
-            raise
-        raise group.exceptions[0]  # noqa: B904 - what the caller's block raises leaves as it is, with the cause that it has
+        nursery.cancel_scope.cancel(reason="the `async with agentrail.connect(…)` block has ended")
+    failure.release()

@@ -36,7 +36,7 @@ class RemoteReading:
         self.cursor = after
         self.standing: ReadingState = "asked"
         self.begun: bool = False
-        self.fault: AgentrailError | None = None
+        self.fault: Callable[[], AgentrailError] | None = None
         self.dropped_deltas: int = 0
         self._kinds = None if kinds is None else sorted(KINDS[kind] for kind in kinds)
         self._deltas = deltas
@@ -130,11 +130,12 @@ class RemoteReading:
 
     def take_reply(self, frame: ServerFrame) -> None:
         if not frame.ok:
-            self.fail(error_of_reply(frame.error, self.session_id))
+            self.fail(partial(error_of_reply, frame.error, self.session_id))
         elif self.standing in ("asked", "open"):
             self.standing, self.begun = "over", True
 
-    def fail(self, fault: AgentrailError) -> None:
+    def fail(self, fault: Callable[[], AgentrailError]) -> None:
+        """End with an error that is made for each caller: one that is kept would keep the frames of its traceback."""
         if self.standing != "over":
             self.standing, self.fault = "over", fault
 

@@ -64,7 +64,7 @@ class RemoteSubscription:
             raise
         if not reading.begun and reading.fault is not None:
             self._leave()
-            raise reading.fault.with_traceback(None)
+            raise reading.fault()
         return self
 
     async def __aexit__(
@@ -85,7 +85,7 @@ class RemoteSubscription:
         while (event := self._take(link)) is None:
             if self._reading.standing == "over" or self._is_left:
                 if self._reading.fault is not None:
-                    raise self._reading.fault.with_traceback(None)
+                    raise self._reading.fault()
                 raise StopAsyncIteration
             if self._is_waited_for:
                 message = "another task reads this subscription: subscribe again, each subscription receives all events"
@@ -107,7 +107,7 @@ class RemoteSubscription:
         if self._reading.standing != "over" and not self._is_left:
             raise trio.WouldBlock
         if self._reading.fault is not None:
-            raise self._reading.fault.with_traceback(None)
+            raise self._reading.fault()
         raise trio.EndOfChannel
 
     def _take(self, link: RemoteLink) -> Event | None:

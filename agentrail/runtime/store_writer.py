@@ -233,7 +233,8 @@ class Writer:
             message = f"the store did not answer within {self.patience_seconds:g} s: try again later"
             raise StoreUnavailable(message)
         if call.error is not None:
-            raise call.error
+            errors, call.error = [call.error], None  # frames of its traceback refer to the call
+            raise errors.pop()
         return call.value
 
     def post(self, function: Callable[[], object]) -> None:

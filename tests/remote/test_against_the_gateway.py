@@ -1,5 +1,7 @@
 """A client against the gateway itself, over real connections: what a handle in this process gives, this one gives too."""
 
+import gc
+import weakref
 from contextlib import asynccontextmanager
 from uuid import UUID
 
@@ -264,3 +266,26 @@ async def test_errors_are_those_of_a_session_in_this_process():
                 while not isinstance(await anext(stream), events.AgentStart):
                     pass
                 assert (await mine.abort("enough")).settled
+
+
+@pytest.mark.parametrize("why", ["token", "profile", "session", "block"])
+async def test_the_error_of_a_connection_is_freed_without_the_collector(why):
+    """With the connection: one that is refused, or whose block raises, leaves no cycle."""
+    token = "none" if why == "token" else "ann"
+    named = (
+        {"session_id": "s-none"} if why == "session" else {"agent_id": "none" if why == "profile" else "desk"}
+    )
+    async with serving(answering("One."), auth=auth) as web:
+        known = None
+        gc.disable()
+        try:
+            try:
+                async with agentrail.connect(url_of(web), token, **named):
+                    raise errors.YourMove
+            except errors.AgentrailError as error:
+                known = weakref.ref(error)
+            await trio.lowlevel.checkpoint()
+            assert known is not None
+            assert known() is None
+        finally:
+            gc.enable()

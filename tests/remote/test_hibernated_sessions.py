@@ -90,7 +90,8 @@ async def test_the_error_of_a_refused_call_is_freed_without_the_collector(autoju
     """Its traceback refers to the frames that it passed through: none of them may refer to it."""
     async with remote_supervisor() as supervisor:
         session = await supervisor.start_session(model=one_answer(), session_id="s-1")
-        for call in (lambda: session.approve("none"), lambda: session.state_at(99)):
+        subscribe = session.subscribe(after=99).__aenter__
+        for call in (lambda: session.approve("none"), lambda: session.state_at(99), subscribe):
             known = None
             gc.disable()
             try:

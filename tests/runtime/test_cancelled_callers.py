@@ -10,7 +10,7 @@ import trio
 
 from agentrail import Agent, plugins as p
 from agentrail.core.journal.record import REWOUND
-from agentrail.errors import CycleWaiting, JournalBehind, MailboxFull, PluginError
+from agentrail.errors import CycleWaiting, JournalBehind, MailboxFull, PluginError, SessionNotFound
 from agentrail.events import AgentAbort, ModelSwitched
 from agentrail.messages import UserMessage
 from agentrail.outside import installed
@@ -19,6 +19,7 @@ from agentrail.plugins.human_approval import HumanApproval
 from agentrail.runtime.session_actor import MAILBOX_CAPACITY
 from agentrail.runtime.supervisor_lifespan import open_sessions
 from agentrail.stores.memory import MemoryStore
+from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.tools import HangingTool, RecordingTool
@@ -286,6 +287,23 @@ async def test_the_error_of_a_refused_call_is_freed_without_the_collector(call):
             except (CycleWaiting, PluginError) as error:
                 known = weakref.ref(error)
             await trio.lowlevel.checkpoint()
+            assert known is not None
+            assert known() is None
+        finally:
+            gc.enable()
+
+
+async def test_the_error_of_a_call_of_a_store_is_freed_without_the_collector(tmp_path):
+    """It was raised in a thread, whose frames refer to the call that carries it."""
+    async with open_over(SqliteStore(tmp_path / "sessions.db")) as supervisor:
+        known = None
+        gc.disable()
+        try:
+            try:
+                await supervisor.delete_session("s-none")
+            except SessionNotFound as error:
+                known = weakref.ref(error)
+            await trio.sleep(0.1)  # the thread forgets its last call when it waits for the next one
             assert known is not None
             assert known() is None
         finally:
