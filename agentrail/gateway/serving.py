@@ -20,7 +20,7 @@ from hypercorn.protocol.h11 import STREAM_ID, H11Protocol, H11WSConnection
 from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.protocol.ws_stream import FrameTooLargeError, WSStream
 from hypercorn.trio.task_group import TaskGroup
-from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.tcp_server import MAX_RECV, TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
 from hypercorn.utils import parse_socket_addr
@@ -292,7 +292,7 @@ class ConnectionLimits(CheckedFields):
         cut_seconds: Time limit for a cancelled connection before it is cut.
         write_seconds: Time limit for the smallest write. After that the connection is cut, because its client
             does not read.
-        slowest_bytes_per_second: Minimum speed for the rest of a larger write.
+        slowest_bytes_per_second: Minimum speed for the rest of a larger write, and of each 64 KB of it.
     """
 
     max_connections: Count = 10_000
@@ -627,11 +627,14 @@ class _Connection(TCPServer):
         async with self.send_lock:
             # Shielded, because half a response is worse than a slow end. Bounded, because every write to a
             # client goes through here, including small responses to one that sends many requests and reads
-            # nothing.
-            within = self._limits.write_seconds + len(event.data) / self._limits.slowest_bytes_per_second
-            scope = trio.CancelScope(shield=True, deadline=trio.current_time() + within)
+            # nothing. Each piece is: of a large response, all would give such a client half an hour.
+            slowest, began = self._limits.slowest_bytes_per_second, trio.current_time()
+            scope = trio.CancelScope(shield=True)
             with scope, suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                await self.stream.send_all(event.data)
+                for start in range(0, len(event.data), MAX_RECV):
+                    due = min(began + len(event.data) / slowest, trio.current_time() + MAX_RECV / slowest)
+                    scope.deadline = due + self._limits.write_seconds
+                    await self.stream.send_all(event.data[start : start + MAX_RECV])
                 return
         if scope.cancelled_caught:
             await trio.aclose_forcefully(self.stream)

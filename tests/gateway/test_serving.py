@@ -44,9 +44,13 @@ class App:
             await self.live(scope, receive, send)
             return
         self.seen.append(scope["path"])
-        route = {"/raise": self.fail, "/flood": self.flood, "/wait": self.wait, "/late": self.be_late}.get(
-            scope["path"], self.greet
-        )
+        route = {
+            "/raise": self.fail,
+            "/flood": self.flood,
+            "/large": self.flood,
+            "/wait": self.wait,
+            "/late": self.be_late,
+        }.get(scope["path"], self.greet)
         await route(scope, send)
 
     async def live(self, scope, receive, send):
@@ -83,8 +87,9 @@ class App:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         self.flooding.set()
         try:
-            for _ in range(1_000):
-                await send({"type": "http.response.body", "body": b"x" * 100_000, "more_body": True})
+            times, size = (1, 50_000_000) if scope["path"] == "/large" else (1_000, 100_000)
+            for _ in range(times):
+                await send({"type": "http.response.body", "body": b"x" * size, "more_body": True})
         finally:
             self.ended.set()
 

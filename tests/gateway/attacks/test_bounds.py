@@ -199,14 +199,15 @@ async def test_a_server_that_stops_cuts_an_answer_whose_caller_has_left():
 
 
 @on_bounded_time
-async def test_a_write_that_is_not_taken_ends_its_connection():
-    """Whoever writes: also what refuses a caller who sends call behind call and reads no answer."""
+@pytest.mark.parametrize("path", ["/flood", "/large"])
+async def test_a_write_that_is_not_taken_ends_its_connection(path):
+    """Whoever writes: also what refuses a caller who sends call behind call and reads no answer. A large one gives no more time."""
     app = App()
     hurry = ConnectionLimits(
         grace_seconds=0.05, cut_seconds=0.05, write_seconds=0.1, slowest_bytes_per_second=1 << 20
     )
     async with serving_app(app, limits=hurry) as (_, connect), await connect() as lazy:
-        await lazy.send_all(b"GET /flood HTTP/1.1\r\nHost: a\r\n\r\n")
+        await lazy.send_all(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
         with trio.fail_after(3):
             await app.ended.wait()
 
