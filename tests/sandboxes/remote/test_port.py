@@ -34,6 +34,21 @@ TALKS = ProcessOptions(env={"GREETING": "hello"})
 
 
 @pytest.mark.check
+async def test_a_process_elsewhere_waits_for_the_reader_of_its_output():
+    """As at a full pipe: what no one reads is not collected without a bound, and is read later."""
+    size = 20_000_000
+    async with no_orphans(), serving(unconfined) as served:
+        sandbox = served.make()
+        async with sandbox.open_process(["head", "-c", f"{size}", "/dev/zero"], TALKS) as process:
+            with trio.move_on_after(3) as scope:
+                await process.wait()
+            assert scope.cancelled_caught
+            assert sum([len(piece) async for piece in process.stdout]) == size
+            assert await process.wait() == 0
+        await sandbox.aclose()
+
+
+@pytest.mark.check
 async def test_a_process_elsewhere_is_talked_to_while_it_runs():
     """It reads, prints, ends with its code, and does not outlive its block; where there are none, and where it cannot be started, that is said."""
     async with no_orphans():
