@@ -216,8 +216,10 @@ _DAY: Final = {"type": "string", "pattern": r"^(\d{4}-\d{2}-\d{2}|[1-9]\d{0,4}d)
 _PARAMETERS: Final[Mapping[str, Mapping[str, Any]]] = {
     **dict.fromkeys(("session_id", "contextId"), _SESSION_ID),
     **dict.fromkeys(("agent_id", "request_id", "rule_id", "user_id", "call_id"), _NAME),
-    **dict.fromkeys(("stream", "includeArtifacts", "purge", "whole"), _FLAG),
-    **dict.fromkeys(("task", "status", "pageToken", "approval", "path", "kinds"), _TEXT),
+    **dict.fromkeys(("stream", "includeArtifacts", "include_obfuscation", "purge", "whole"), _FLAG),
+    **dict.fromkeys(
+        ("task", "status", "pageToken", "approval", "path", "kinds", "order", "include[]"), _TEXT
+    ),
     **dict.fromkeys(("ticket", "confirm", "state", "code", "iss", "error", "error_description"), _TEXT),
     **dict.fromkeys(("starting_after", "after", "before", "result_to"), _FROM_ZERO),
     **dict.fromkeys(("at", "from", "cycle"), _FROM_ONE),

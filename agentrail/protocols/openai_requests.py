@@ -183,7 +183,7 @@ def read_parameters(
     faults = faults_of_settings(wanted)
     if faults:
         what, _, message = faults[0].removeprefix("settings: ").partition(" ")
-        refuse_request(what, message)
+        refuse_request(next((name for name in given if _SETTINGS.get(name) == what), what), message)
     stream_options = given.get("stream_options", {})
     return OpenAiParameters(
         settings=settings_of(wanted),

@@ -265,6 +265,7 @@ async def _cancel(call: RouteCall) -> WholeAnswer:
 
 
 async def _list_input(call: RouteCall) -> WholeAnswer:
+    whole_number("limit", call.query.get("limit"), 1, least=1, most=1_000)  # there is one item at most
     kept = await _find(call)
     data: list[Frame] = []
     if isinstance(kept.opening, PromptReceived | PromptQueued):
@@ -338,7 +339,7 @@ OPENAI_RESPONSE_ROUTES: Final = (
         _get,
         does="shows a response, or streams the rest of it",
         is_stream=True,
-        query=("stream", "starting_after"),
+        query=("stream", "starting_after", "include[]", "include_obfuscation"),
         frames="ResponseStreamEvent",
     ),
     _of_one(
@@ -361,5 +362,6 @@ OPENAI_RESPONSE_ROUTES: Final = (
         f"{_PATH}/input_items",
         _list_input,
         does="shows the input of a response",
+        query=("limit", "order", "include[]"),
     ),
 )

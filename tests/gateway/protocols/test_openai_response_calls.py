@@ -245,6 +245,18 @@ async def test_a_prompt_behind_a_running_cycle_is_queued_until_it_begins():
         assert late[-1]["response"]["status"] == "completed"
 
 
+async def test_parameters_of_a_read_that_change_nothing_here_are_taken():
+    """As those of a request are: the client of the vendor sends them."""
+    async with serving(answering("Hello."), store=MemoryStore()) as web, official(web) as client:
+        made = await client.responses.create(model="desk", input="Hi")
+        more = ["reasoning.encrypted_content", "message.output_text.logprobs"]
+        assert (await client.responses.retrieve(made.id, include=more)).output_text == "Hello."
+        stream = await client.responses.retrieve(made.id, stream=True, include_obfuscation=False)
+        assert [event.type async for event in stream][-1] == "response.completed"
+        listed = client.responses.input_items.list(made.id, limit=1, order="asc", include=more)
+        assert [item.role async for item in listed] == ["user"]
+
+
 @pytest.mark.protocol(53)
 @pytest.mark.parametrize("is_background", [False, True])
 async def test_a_client_that_leaves_aborts_a_response_in_the_foreground(is_background):
