@@ -203,15 +203,11 @@ class AccessRules:
                 "a WebSocket without an Origin needs a token",
                 hint="send the header `Authorization: Bearer …`, or the Origin of this server",
             )
-        if self._allows(origin.lower(), head.headers.get("host", "").lower()):
-            return None
-        return _FOREIGN_PAGE
-
-    def _allows(self, origin: str, host: str) -> bool:
-        if self.allowed_origins is not None:
-            return origin in self.allowed_origins
+        host = head.headers.get("host", "").lower()
         # A proxy may terminate TLS, so the server's own scheme is unknown.
-        return bool(host) and origin in {f"http://{host}", f"https://{host}"}
+        own = (f"http://{host}", f"https://{host}") if host else ()
+        allowed = own if self.allowed_origins is None else self.allowed_origins
+        return None if origin.lower() in allowed else _FOREIGN_PAGE
 
     # --- pages of other origins
 

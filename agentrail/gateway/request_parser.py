@@ -435,7 +435,10 @@ def _check_values(body: msgspec.Struct, limits: Limits) -> None:
         if name in ID_FIELDS:
             check_id(name, value, of_session=ID_FIELDS[name])
         elif name in WORD_FIELDS:
-            _check_word(name, value, WORD_FIELDS[name])
+            if not value.strip():
+                refuse_field(name, "is empty: omit it, or give a text")
+            if len(value) > WORD_FIELDS[name]:
+                refuse_field(name, f"has more than {WORD_FIELDS[name]:,} characters")
         elif name in ("at", "to") and isinstance(body, ForkBody | RewindBody) and value < 0:
             refuse_field(name, f"is {value}: expected a whole number >= 0")
     if isinstance(body, ChatBody | SteerBody):
@@ -456,13 +459,6 @@ def check_own_data(metadata: object, limits: Limits) -> None:
         refuse_call("too_large", f"{error}", more={"field": "metadata"})
     except OptionError as error:
         refuse_call("field_invalid", f"{error}", more={"field": "metadata"})
-
-
-def _check_word(name: str, value: str, limit: int) -> None:
-    if not value.strip():
-        refuse_field(name, "is empty: omit it, or give a text")
-    if len(value) > limit:
-        refuse_field(name, f"has more than {limit:,} characters")
 
 
 def _check_size(name: str, text: str, limits: Limits) -> None:

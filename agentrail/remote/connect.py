@@ -93,16 +93,12 @@ async def _open_session(links: Links, session_id: str | None, agent_id: str | No
             return session_id
     # The id is chosen here, so that a command repeated after a lost connection creates only one session.
     name = session_id or f"s-{outside.ids(16)}"
-    answered = await links.first.ask("create", name, {"agent_id": agent_id})
     try:
-        if answered.error is None:
-            return str(object_in(answered.result).get("session_id", name))
-        if isinstance(answered.error, AlreadyStarted) and (answered.was_repeated or session_id is not None):
-            await links.first.call("status", name, {})  # checks the session's owner
-            return name
-        raise answered.error
-    finally:
-        del answered  # the traceback of its error refers to this frame: a cycle
+        made = await links.first.call("create", name, {"agent_id": agent_id})
+    except AlreadyStarted:  # by the same command, which was repeated, or by another client
+        await links.first.call("status", name, {})  # checks the session's owner
+        return name
+    return str(object_in(made).get("session_id", name))
 
 
 def _fault_of_token(token: object) -> str | None:

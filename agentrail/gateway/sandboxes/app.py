@@ -424,7 +424,12 @@ async def _run_process(lease: Lease, operation: OpenOperation, request: OpenRequ
                 refusal = ProcessRefusal(code="unsupported", message="This sandbox cannot open processes.")
             else:
                 async with sandbox.open_process(request.argv, options) as process:
-                    await _talk_with(process, talk)
+                    await talk.say(ProcessOpened(pid=process.pid))
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(_pass_out, process, talk)
+                        nursery.start_soon(_tell_end, process, talk)
+                        await _pass_in(process, talk)
+                        nursery.cancel_scope.cancel(reason="its client has disconnected")
     except ProcessRefused as refused:
         refusal = ProcessRefusal(code=refused.code, message=str(refused))
     except BaseException as raised:  # noqa: ASYNC103, BLE001 - the edge of a sandbox; cancellation is raised again
@@ -436,15 +441,6 @@ async def _run_process(lease: Lease, operation: OpenOperation, request: OpenRequ
                 await talk.say(refusal)
     finally:
         operation.is_over.set()
-
-
-async def _talk_with(process: ToolProcess, talk: _Talk) -> None:
-    await talk.say(ProcessOpened(pid=process.pid))
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_pass_out, process, talk)
-        nursery.start_soon(_tell_end, process, talk)
-        await _pass_in(process, talk)
-        nursery.cancel_scope.cancel(reason="its client has disconnected")
 
 
 async def _pass_in(process: ToolProcess, talk: _Talk) -> None:
