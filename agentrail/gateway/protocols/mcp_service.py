@@ -19,6 +19,7 @@ from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Final, NoReturn, TypeAlias, cast
 
+import anyio
 import mcp_types
 import msgspec
 import trio
@@ -182,6 +183,8 @@ class McpService:
             return pieces.pop() if pieces else await call.receive()
 
         async def send(message: MutableMapping[str, Any]) -> None:
+            if call.is_over:  # the library fails to take a notification that it has answered
+                return
             if message["type"] == "http.response.start":
                 await self._note_connection(scope, message)
                 if self._node:
@@ -207,7 +210,8 @@ class McpService:
             "user": AuthenticatedUser(token),
             _CALL: call,
         }
-        await manager.handle_request(scope, receive, send)
+        with suppress(anyio.ClosedResourceError):  # of a connection that ended meanwhile
+            await manager.handle_request(scope, receive, send)
 
     async def _note_connection(self, scope: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
         """Note that a connection is used. The library limits them too, but for all callers together."""

@@ -5,6 +5,7 @@ import json
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -47,6 +48,7 @@ pytestmark = [
 ]
 
 MODES = ("2026-07-28", "legacy")
+BEGIN = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
 
 
 @asynccontextmanager
@@ -961,6 +963,22 @@ async def test_a_server_that_goes_down_ends_a_call_whose_client_is_asked():
         await asked.wait()
         web.stop.set()
     assert results[0].structured_content["code"] == "draining"
+
+
+async def test_a_notification_right_before_the_end_of_its_connection_is_no_bug_of_ours(caplog):
+    """A client that closes sends both at once. The library handles the notification after its answer, and fails if the connection has ended."""
+    first = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {**BEGIN}}
+    told = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
+    accept = {"accept": "application/json, text/event-stream"}
+    async with served(profile(ScriptedModel([]))) as web:
+        for _ in range(12):
+            begun = await web.client.post("/mcp", json=first, headers=accept)
+            own = {**accept, "mcp-session-id": begun.headers["mcp-session-id"]}
+            async with trio.open_nursery() as nursery:
+                for _ in range(3):
+                    nursery.start_soon(partial(web.client.post, "/mcp", json=told, headers=own))
+                nursery.start_soon(partial(web.client.delete, "/mcp", headers=own))
+    assert "please report" not in caplog.text
 
 
 async def test_a_notification_cancels_a_call_of_the_older_revision():
