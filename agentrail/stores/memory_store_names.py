@@ -1,15 +1,12 @@
 """Stores of memories, notes and knowledge by name: `memory:`, `sqlite:`, `sqlite:DIRECTORY`, `files:DIRECTORY`, `postgres:`, `postgres://…`."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
-import trio
-
-from agentrail import outside
 from agentrail.abc.knowledge import KnowledgeStore
 from agentrail.abc.notes import NoteStore
 from agentrail.abc.recall import RecallStore
@@ -18,6 +15,7 @@ from agentrail.otp.guarded_calls import repr_of
 from agentrail.stores.data_directory import expand_home, find_data_directory
 from agentrail.stores.notes_files import NoteFiles
 from agentrail.stores.recall_memory import InMemoryNotes, InMemoryRecall
+from agentrail.stores.store_names import opened_aside
 from agentrail.stores.store_urls import (
     PRIVATE,
     faults_of_url,
@@ -156,7 +154,8 @@ async def opened_notes(
     else:
         name = str(memories)
         make = partial(make_notes, notes, name, data_dir, environ, *lenders)
-        async with _opened(make, blocks=is_shared_store(name if notes is None else notes)) as opened:
+        is_remote = is_shared_store(name if notes is None else notes)
+        async with opened_aside(make, blocks=is_remote, is_remote=is_remote) as opened:
             yield opened
 
 
@@ -193,7 +192,7 @@ async def opened_knowledge(
     # As for memories: SQLite is loaded only if a knowledge base is used.
     from agentrail.stores.knowledge_sqlite import SqliteKnowledge  # noqa: PLC0415 - see above
 
-    async with _opened(partial(SqliteKnowledge, directory)) as opened:
+    async with opened_aside(partial(SqliteKnowledge, directory)) as opened:
         yield opened
 
 
@@ -229,22 +228,6 @@ async def opened_recall(
         yield memories
         return
     make = partial(make_recall, memories, data_dir, environ, *lenders)
-    async with _opened(make, blocks=memories != "memory:") as opened:
+    blocks, is_remote = memories != "memory:", is_shared_store(memories)
+    async with opened_aside(make, blocks=blocks, is_remote=is_remote) as opened:
         yield opened
-
-
-class _Closable(Protocol):
-    def close(self) -> None: ...
-
-
-C = TypeVar("C", bound=_Closable)
-
-
-@asynccontextmanager
-async def _opened(make: Callable[[], C], *, blocks: bool = True) -> AsyncIterator[C]:
-    opened = await outside.offload(make) if blocks else make()
-    try:
-        yield opened
-    finally:
-        with trio.CancelScope(shield=True):
-            await outside.offload(opened.close) if blocks else opened.close()

@@ -2,11 +2,12 @@
 
 import os
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, closing
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import trio
@@ -178,9 +179,40 @@ async def opened_store(
     directory = None if data_directory is None else checked_path("data_dir", data_directory)
     if directory is None and store == "sqlite:":
         directory = find_data_directory(environ)
-    opened = await outside.offload(partial(open_store, store, directory, lease_seconds=lease_seconds))
-    try:
+    make = partial(open_store, store, directory, lease_seconds=lease_seconds)
+    async with opened_aside(make, is_remote=is_shared_store(store)) as opened:
         yield opened
+
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=_Closable)
+
+
+@asynccontextmanager
+async def opened_aside(
+    make: Callable[[], C], *, blocks: bool = True, is_remote: bool = False
+) -> AsyncIterator[C]:
+    """Open a store in a thread, for a block. A cancelled caller does not wait for a remote one: the thread then closes it."""
+    if not blocks:
+        with closing(make()) as opened:
+            yield opened
+        return
+    made: list[C] = []
+    # The thread and the caller both try to take it. The one that comes second closes the store.
+    handover = threading.Lock()
+
+    def open_it() -> None:
+        made.append(make())
+        if not handover.acquire(blocking=False):
+            made[0].close()
+
+    try:
+        await outside.offload(open_it, abandon_on_cancel=is_remote)
+        yield made[0]
     finally:
-        with trio.CancelScope(shield=True):
-            await outside.offload(opened.close)
+        if not handover.acquire(blocking=False):
+            with trio.CancelScope(shield=True):
+                await outside.offload(made[0].close)
