@@ -130,7 +130,7 @@ class Journal:
         sources = msgspec.structs.replace(self._sources(), keeps_verdicts=keeps_verdicts)
         start, tail = None, Tail()
         with self._finder.naming_missing(stored.session):
-            if after:
+            if after or stored.first_seq > 1:
                 start, tail = self._state_behind(after), tail_of((record_at(store, stored, after),))
             records = read_after(store, stored.scope, stored.session, after, up_to)
             start = first_state(records, sources) if start is None else start
@@ -153,8 +153,6 @@ class Journal:
         if not 1 <= number <= stored.tail.seq:
             fault = f"the number is {repr_of(number)}: expected {stored.first_seq} to {stored.tail.seq}, the range of session {stored.session!r}"
             raise OptionError([fault])
-        if number < stored.first_seq:
-            raise Trimmed(stored.session, first=stored.first_seq)
 
     def number_of(self, at: int | None, turn: int | None) -> int:
         if turn is None:

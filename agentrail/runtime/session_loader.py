@@ -350,12 +350,14 @@ def state_behind(
     """Fold a journal up to a number, from the newest snapshot before it. This blocks, and raises the same errors as `fold`.
 
     Raises:
-        Trimmed: The records needed were dropped.
+        Trimmed: The records needed were dropped. `first` is the first number that still works.
     """
+    if stored.first_seq > 1:
+        kept = [one.seq for one in store.snapshots(stored.scope, stored.session)]
+        first = min((seq for seq in kept if seq >= stored.first_seq), default=stored.first_seq)
+        if number < first:
+            raise Trimmed(stored.session, first=first)
     start, tail, _ = newest_snapshot(store, stored, finder, ask, at_most=number)
-    if start is None and stored.first_seq > 1:
-        oldest = store.snapshots(stored.scope, stored.session)
-        raise Trimmed(stored.session, first=oldest[-1].seq if oldest else stored.first_seq)
     records = read_after(store, stored.scope, stored.session, tail.seq, number)
     sources = fold_sources(store, stored, finder, ask)
     begun = first_state(records, sources) if start is None else start

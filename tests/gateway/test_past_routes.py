@@ -188,7 +188,7 @@ async def test_what_was_trimmed_is_told_by_its_first_number(tmp_path):
             ("state", {"at": 2}, snapshot.seq),
             ("state", {"at": snapshot.seq, "from_": 2}, snapshot.seq),
             ("trace", {"after": 0}, snapshot.seq),
-            ("explain", {"at": 2}, snapshot.seq),
+            ("explain", {"at": 2}, snapshot.seq + 1),
             ("explain", {"at": snapshot.seq}, snapshot.seq + 1),
         ):
             error = (await read(web, what, 410, **query))["error"]

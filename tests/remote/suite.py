@@ -99,6 +99,7 @@ LEFT_OUT: Final[dict[str, dict[str, str]]] = {
         "test_a_tool_that_is_detached_during_a_rewind": CODE,
         "test_a_rewind_to_a_model_object_that_was_released": CODE,
         "test_a_session_that_works_does_not_go_back_under_it": INSIDE,
+        "test_a_trimmed_journal_names_the_first_state_that_can_be_read": IN_SCOPE,
         "test_what_was_trimmed_is_said_by_its_first_number": IN_SCOPE,
         "test_what_a_session_went_back_to_is_not_trimmed_away": IN_SCOPE,
     },

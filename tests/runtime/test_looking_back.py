@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import closing, nullcontext
+from functools import partial
 
 import attrs
 import pytest
@@ -490,6 +491,37 @@ async def test_what_was_trimmed_is_said_by_its_first_number():
         session = await supervisor.resume_session("s-1", model=saying("f"))
         assert await session.messages() == messages
         assert await session.ask("Four") == "f"
+
+
+async def test_a_trimmed_journal_names_the_first_state_that_can_be_read():
+    """That of its first remaining snapshot, and not its first remaining record: what a user is told to take works."""
+    store = MemoryStore()
+    async with no_orphans(), open_over(store) as supervisor:
+        session = await supervisor.start_session(model=saying(*"ab"), session_id="s-1")
+        await session.ask("One")
+    async with no_orphans(), open_over(store) as supervisor:
+        session = await supervisor.resume_session("s-1", model=saying(*"bc"))
+        await session.ask("Two")
+    oldest = store.snapshots("", "s-1")[-1].seq
+    for before in (oldest, oldest + 2):
+        async with no_orphans(), open_over(store) as supervisor:
+            session = await supervisor.resume_session("s-1", model=saying("c"))
+            await supervisor.trim_session("s-1", before=before)
+            first = min(one.seq for one in store.snapshots("", "s-1") if one.seq >= before)
+            for call, number in (
+                (session.state_at, first),
+                (partial(supervisor.explain_record, "s-1"), first + 1),
+            ):
+                for wanted in (1, 2, before - 1, number - 1):
+                    with pytest.raises(Trimmed) as raised:
+                        await call(wanted)
+                    assert raised.value.first == number
+                await call(number)
+    async with no_orphans(), open_over(store) as supervisor:
+        session = await supervisor.resume_session("s-1", model=saying("c"))
+        with pytest.raises(Trimmed) as raised:
+            await session.fork(oldest)
+        assert await texts(await session.fork(raised.value.first)) == ["One", "a", "Two", "b"]
 
 
 async def test_what_a_session_went_back_to_is_not_trimmed_away():
