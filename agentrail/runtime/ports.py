@@ -29,7 +29,7 @@ from agentrail.core.session.agent_records import GENERAL_PURPOSE, AgentSpec
 from agentrail.core.stack.plugin import Plugin
 from agentrail.events import AbortReceipt, ChildReceipt
 from agentrail.frozen import EMPTY, frozen_json
-from agentrail.messages import JsonObject, SessionId, TraceContext
+from agentrail.messages import CallId, JsonObject, SessionId, TraceContext
 from agentrail.outside import Outside, current
 from agentrail.runtime.agent import SAYS_WHOSE, Agent
 from agentrail.runtime.parent_instructions import InstructionsAbove
@@ -134,15 +134,21 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return f"Ports({self.key!r})"  # without keys of providers
 
 
+def name_of_child(call_id: CallId, effect_id: EffectId) -> str:
+    """Return the name of a session that a tool runs. Its number is never used again, even if the tool runs again after a crash."""
+    return f".{call_id}.{effect_id[1:]}"
+
+
 @frozen(kw_only=True)
 class ChildWork:
     effect: SpawnChild
-    number: int | None = None
 
     @property
     def own_name(self) -> str:
-        number = "" if self.number is None else f".{self.number}"
-        return f".{self.effect.call_id}{number}"
+        effect = self.effect
+        return (
+            f".{effect.call_id}" if effect.wish is None else name_of_child(effect.call_id, effect.effect_id)
+        )
 
     @property
     def request(self) -> ChildRequest:

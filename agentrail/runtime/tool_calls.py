@@ -570,7 +570,7 @@ class RunningCall:
         effect = await calls.pending_calls.ask(
             wish, lambda _: calls.task_group.deliver(wish), unread=calls.give_back
         )
-        work = ChildWork(effect=cast("SpawnChild", effect), number=calls.number_child())
+        work = ChildWork(effect=cast("SpawnChild", effect))
         usage = ChildUsage()
         self._child_usages.append(usage)
         started_at_ms = now_ms()
@@ -710,7 +710,7 @@ _MEMBERS: Final[Mapping[str, Callable[[RunningCall], object]]] = MappingProxyTyp
 
 
 class ToolCallRunner:
-    __slots__ = ("_children", "_commands", "_journal", "files", "pending_calls", "ports", "task_group")
+    __slots__ = ("_commands", "_journal", "files", "pending_calls", "ports", "task_group")
 
     def __init__(
         self,
@@ -725,7 +725,6 @@ class ToolCallRunner:
         self.pending_calls: PendingCalls = pending_calls
         self.task_group: TaskGroup = task_group
         self._commands: BackgroundCommands | None = None  # created for the first tool that uses them
-        self._children = 0
 
     @property
     def epoch(self) -> int:
@@ -736,10 +735,6 @@ class ToolCallRunner:
         if self._commands is None:
             self._commands = BackgroundCommands()
         return self._commands
-
-    def number_child(self) -> int:
-        self._children += 1
-        return self._children
 
     async def run(
         self, began: BegunCall, processes: Processes, child_usages: list[ChildUsage]

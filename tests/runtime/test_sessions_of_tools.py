@@ -133,12 +133,13 @@ async def test_a_session_that_cannot_start_gives_all_back(supervisor):
     caught = []
 
     async def work(ctx):
-        await supervisor.start_session(model=FunctionModel(echo), session_id=f"boss.{ctx.call_id}.1")
+        taken = f"boss.{ctx.call_id}.3"  # behind the request and the call
+        await supervisor.start_session(model=FunctionModel(echo), session_id=taken)
         try:
             await ctx.run_session("x")
         except SessionDown as down:
             caught.append(str(down))
-        await supervisor.stop_session(f"boss.{ctx.call_id}.1")
+        await supervisor.stop_session(taken)
         return await ctx.run_session("y")
 
     session = await start(supervisor, answering(echo), [tool_of(work)])
