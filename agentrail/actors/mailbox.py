@@ -339,6 +339,11 @@ class Mailbox(Generic[M]):
     # --- the end, and tests
 
     @property
+    def waiting(self) -> tuple[object, ...]:
+        """Messages of the user lane and the notices, in order. They stay."""
+        return tuple([message for message, _ in self._queue])
+
+    @property
     def is_closed(self) -> bool:
         return self._closed is not None
 

@@ -25,6 +25,7 @@ from agentrail.core.protocol.signals import (
     Signal,
     SignalId,
     StepCrashed,
+    ToolFinished,
 )
 from agentrail.core.session.machine import step
 from agentrail.core.session.open_calls import NO_CALLS
@@ -616,9 +617,15 @@ class SessionCell(SleepingCell):
             return first
         if crash is None:
             return SessionBegan(at_ms=now_ms())
-        spent, self.spent_below = self.spent_below, ()
-        incarnation = self.state.data.incarnation + 1
+        incarnation, spent = self.state.data.incarnation + 1, self.take_spent_below()
         return Restarted(at_ms=now_ms(), reason=crash, incarnation=incarnation, spent=spent)
+
+    def take_spent_below(self) -> tuple[Spent, ...]:
+        """Return `spent_below`, with the usage in outcomes that the crashed actor had not read and that come too late now."""
+        loans, unread = self.state.data.loans, self.mailbox.waiting
+        late = [one.spent for one in unread if isinstance(one, ToolFinished) and one.effect_id in loans]
+        spent, self.spent_below = (*self.spent_below, *[one for one in late if one is not None]), ()
+        return spent
 
     def _advance(self, signal: Signal, interpreter: Interpreter) -> None:
         if self.journal is not None:

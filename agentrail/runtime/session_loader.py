@@ -24,6 +24,7 @@ from agentrail.core.journal.record import (
     decode_rewound,
     join_blobs,
 )
+from agentrail.core.policy.budget import Spent
 from agentrail.core.protocol.effects import Publish
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import EffectId
@@ -86,11 +87,13 @@ class Revived(Folded, frozen=True, kw_only=True, gc=False):
         events: Events of its last records since the last rewind, oldest first, without those that are never replayed.
         snapshot: Record number of its newest snapshot. 0 for none.
         set_aside: How often verdicts of plugins on calls were ignored, because the records show whether those ran, by plugin.
+        ended_below: Usage of sessions of its running tools that ended, or never began, without a record of that in it.
     """
 
     stored: StoredSession
     events: tuple[Event, ...] = ()
     snapshot: int = 0
+    ended_below: tuple[Spent, ...] = ()
 
 
 class PluginFinder:
@@ -222,7 +225,7 @@ def revive(store: Store, stored: StoredSession, finder: PluginFinder, ask: Ask) 
         if start is None:
             start = first_state(records, sources)
         folded, events = _fold(start, records, tail, begun, sources)
-    return struct_from(Revived, folded, stored=stored, events=events, snapshot=tail.seq)
+    return struct_from(Revived, folded, stored=stored, events=events, snapshot=tail.seq, ended_below=())
 
 
 def revive_ended(

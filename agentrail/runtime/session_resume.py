@@ -6,6 +6,7 @@ A failure before the take-over leaves the tree unchanged. The take-over fences a
 import re
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn, TypeAlias
 
@@ -18,11 +19,12 @@ from agentrail.abc.store import Cause, Filters, StoredSession
 from agentrail.core.journal.fold import Drift, asked_by
 from agentrail.core.journal.record import sealed
 from agentrail.core.journal.recorder import closed_draft
-from agentrail.core.policy.budget import Spent
+from agentrail.core.policy.budget import NOTHING_SPENT, Spent
 from agentrail.core.protocol.effects import ResumeChild, StartAgent
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import ChangeTools, Recovered
 from agentrail.core.session.agent_records import GENERAL_PURPOSE, AgentState, agent_wanted
+from agentrail.core.session.effect_owners import OfChild
 from agentrail.core.session.reservations import spent_with_lost
 from agentrail.core.session.state import SEMANTICS, Known, SessionState
 from agentrail.core.stack.plugin_code import part_entry
@@ -44,13 +46,13 @@ from agentrail.messages import SessionId
 from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.guarded_calls import call_guarded
 from agentrail.runtime.assembly import Dependencies, assemble, decide_first_effects, hooks_of, tools_of_agents
-from agentrail.runtime.child_calls import first_provider
+from agentrail.runtime.child_calls import MAX_SESSION_ID_CHARACTERS, first_provider
 from agentrail.runtime.journal_events import MAX_OLD_EVENTS, old_events
 from agentrail.runtime.live_settings import renew_tools
 from agentrail.runtime.model_lookup import is_object
 from agentrail.runtime.persistence import ENGINE, Keeping, OnDrift
 from agentrail.runtime.plugin_watch import PluginWatch
-from agentrail.runtime.ports import GENERAL, Ports, ReadyAgent
+from agentrail.runtime.ports import GENERAL, Ports, ReadyAgent, name_of_child
 from agentrail.runtime.session_actor import SessionCell, SleepingSession
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_loader import (
@@ -60,6 +62,7 @@ from agentrail.runtime.session_loader import (
     all_sessions,
     opening_of,
     revive,
+    revive_ended,
     stored_of,
     taken_on,
 )
@@ -234,6 +237,8 @@ class SessionResumption:
             else revive(store, one, finder, ask)
             for one in taken
         }
+        for name, one in found.items():
+            found[name] = msgspec.structs.replace(one, ended_below=self._ended_below(one, found))
         root = found[self._wanted.session_id]
         before = root.state.data.seq + 1
         if self._seen is not None and len(root.events) < before - 1 - self._seen <= MAX_OLD_EVENTS:
@@ -244,6 +249,26 @@ class SessionResumption:
             )
             found[stored.session] = msgspec.structs.replace(root, events=missed or root.events)
         return found
+
+    def _ended_below(self, one: Revived, found: Container[SessionId]) -> tuple[Spent, ...]:
+        """Return the usage of sessions of running tools that ended, or never began, without a record of that in their parent."""
+        data, spent = one.state.data, list[Spent]()
+        calls = {call.effect_id: call for call in (*data.batch, *data.survivors)}
+        for effect_id, owner in data.open.items():
+            call = calls.get(owner.attempt) if isinstance(owner, OfChild) else None
+            if call is None:
+                continue
+            child_id = SessionId(f"{one.stored.session}{name_of_child(call.call.call_id, effect_id)}")
+            if child_id in found or len(child_id) > MAX_SESSION_ID_CHARACTERS:
+                continue
+            if not call.child_ids:  # a child works only after its start is reported
+                spent.append(NOTHING_SPENT)
+                continue
+            store, ask = self._keeping.store, self._ask().quiet()
+            with suppress(AgentrailError):  # its usage is unknown then
+                ended = revive_ended(store, one.stored.scope, child_id, self._finder, ask)
+                spent += [] if ended is None else [_spent_of_lost(ended, {})]
+        return tuple(spent)
 
     def _check_codec(self, stored: StoredSession) -> None:
         known = self._keeping.node.codec
@@ -309,7 +334,7 @@ class SessionResumption:
                 gathers_context=None if gathers == config.gathers_context else gathers,
             )
             wanted |= _wanted_below(cell, first)
-            first = msgspec.structs.replace(first, spent=_spent_below(revived.state.data, children, wanted))
+            first = msgspec.structs.replace(first, spent=_spent_below(revived, children, wanted))
             change = renew_tools(cell)
             self._keeping.keep(cell, revived.tail, first=first, snapshot=revived.snapshot, tool_change=change)
             _warn_of_lost_tools(revived.state, change)
@@ -488,19 +513,19 @@ def ports_of(
 
 
 def _spent_below(
-    data: Known, children: Mapping[str, Sequence[Revived]], wanted: Container[SessionId] = ()
+    above: Revived, children: Mapping[str, Sequence[Revived]], wanted: Container[SessionId] = ()
 ) -> tuple[Spent, ...]:
-    """Return the usage of each child of a tool that ends now, with that of sessions below it."""
-    ended = [one for one in children.get(data.config.session_id, ()) if one.stored.session not in wanted]
-    of_tools = [one.state.data for one in ended if _agent_at(data, one.stored.session) is None]
-    return tuple([_spent_of_lost(one, children) for one in of_tools])
+    """Return the usage of each child of a tool that ends now or has ended, with that of sessions below it."""
+    lost = [one for one in children.get(above.stored.session, ()) if one.stored.session not in wanted]
+    of_tools = [one for one in lost if _agent_at(above.state.data, one.stored.session) is None]
+    return (*[_spent_of_lost(one, children) for one in of_tools], *above.ended_below)
 
 
-def _spent_of_lost(data: Known, children: Mapping[str, Sequence[Revived]]) -> Spent:
-    below = [one.state.data for one in children.get(data.config.session_id, ())]
-    agents = [(_agent_at(data, one.config.session_id), _spent_of_lost(one, children)) for one in below]
+def _spent_of_lost(lost: Revived, children: Mapping[str, Sequence[Revived]]) -> Spent:
+    data, below = lost.state.data, children.get(lost.stored.session, ())
+    agents = [(_agent_at(data, one.stored.session), _spent_of_lost(one, children)) for one in below]
     alive = [(agent, spent) for agent, spent in agents if agent is not None and agent.status != "ended"]
-    return spent_with_lost(data, _spent_below(data, children), alive)
+    return spent_with_lost(data, _spent_below(lost, children), alive)
 
 
 def _agent_at(data: Known, session_id: SessionId) -> AgentState | None:

@@ -841,7 +841,7 @@ class SessionSupervisor(Unique):
 
     def _park(self, entry: SessionEntry, crash: str) -> None:
         self._parked += 1
-        entry.cell.say_last_words(Parked(at_ms=now_ms(), reason=crash, spent=entry.cell.spent_below))
+        entry.cell.say_last_words(Parked(at_ms=now_ms(), reason=crash, spent=entry.cell.take_spent_below()))
         if entry.cell.journal is not None:
             self._shared.nursery.start_soon(self._park_kept, entry, crash, name="park")
             return

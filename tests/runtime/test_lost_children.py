@@ -1,57 +1,115 @@
-"""Child sessions whose outcome their parent never read, because its process stopped."""
+"""Child sessions whose outcome their parent never read, because its actor crashed or its process stopped: what they used is known."""
 
+import pytest
 import trio
 
 import agentrail
+from agentrail.core.policy.budget import Budget
+from agentrail.core.protocol.signals import ToolFinished
 from agentrail.errors import AgentrailError, StoreUnavailable
+from agentrail.events import SessionRestarted
 from agentrail.outside import installed
 from agentrail.stores.memory import MemoryStore
+from agentrail.testing.cancelling import crash
 from agentrail.testing.clock import FakeClock
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.supervisors import open_nameless
-from tests.runtime.rig import Inline, NoSandbox
+from agentrail.tools.task import TaskTool
+from tests.runtime.rig import Inline, NoSandbox, eventually, open_over, until
+
+TOKENS = 100_000
+TURN = 15  # tokens of a request, as a scripted model counts them
 
 
-def options(children):
-    @agentrail.tool(effect_class="idempotent")
+def options(kind, children=1, effect_class="once", heard=lambda: None):
+    @agentrail.tool(effect_class=effect_class)
     async def ask_others(ctx: agentrail.ToolContext) -> str:
         """Run sessions, one after the other."""
         return " ".join([await ctx.run_session("CHILD") for _ in range(children)])
 
     def answer(request):
         if request.messages[0].content[0].text == "CHILD":
+            heard()
             return says("a")
-        return says("done") if len(request.messages) > 1 else calls(("ask_others", {}))
+        if len(request.messages) > 1:
+            return says("done")
+        return calls(("task", {"description": "CHILD"}) if kind == "task" else ("ask_others", {}))
 
-    return {"model": FunctionModel(answer), "tools": [ask_others]}
+    return {"model": FunctionModel(answer), "tools": [TaskTool(), ask_others]}
+
+
+BUDGET = {"budget": Budget(max_total_tokens=TOKENS, allow_unknown_prices=True), "max_output_tokens": 100}
+
+
+async def used_of(session):
+    status = await session.status()
+    return TOKENS - status.budget_left.tokens, status.usage.total
+
+
+@pytest.mark.parametrize("kind", ["task", "ask_others"])
+@pytest.mark.parametrize("store", [MemoryStore, lambda: None])
+async def test_an_outcome_that_waited_when_the_session_crashed_is_counted(kind, store):
+    """It comes too late for its call, but its usage counts. All that the budget had left was booked in its place."""
+
+    def strike():
+        mailbox.hold()
+        crash(session)
+
+    async with open_over(store()) as supervisor:
+        session = await supervisor.start_session(**options(kind, heard=strike), **BUDGET)
+        mailbox = session._cell.mailbox  # noqa: SLF001 - held, so that the outcome waits
+        async with session.subscribe() as events:
+            await session.prompt("Go")
+            await eventually(lambda: any(isinstance(one, ToolFinished) for one in mailbox.waiting))
+            mailbox.release()
+            await until(events, SessionRestarted)
+        assert await used_of(session) == (2 * TURN, 2 * TURN)
+        assert await session.ask("And now?") == "done"
 
 
 class Dying:
-    """What a process reaches of a store: nothing after the end of so many children."""
+    """What a process reaches of a store: nothing after a certain call, or from it on."""
 
     is_immediate = False
 
-    def __init__(self, inner, ends):
-        self.inner, self._left = inner, ends
+    def __init__(self, inner, *, before=lambda *_: False, behind=lambda *_: False):
+        self.inner, self._before, self._behind = inner, before, behind
+        self._is_dead = False
 
     def __getattr__(self, name):
         """Give what the store has, as long as the process lives."""
 
         def reached(*args, **options):
-            if self._left <= 0:
+            self._is_dead = self._is_dead or self._before(name, *args)
+            if self._is_dead:
                 message = "killed"
                 raise StoreUnavailable(message)
             answer = getattr(self.inner, name)(*args, **options)
-            self._left -= sum(one.standing.has_ended for one in args[0]) if name == "append" else 0
+            self._is_dead = self._behind(name, *args)
             return answer
 
         return reached
 
 
+def is_child(name, *args):
+    return name == "create" and args[0].root != args[0].records[0].session
+
+
+class EndOfChild:
+    """True for the record with which the child of this number ends."""
+
+    def __init__(self, number):
+        self._left = number
+
+    def __call__(self, name, *args):
+        self._left -= sum(one.standing.has_ended for one in args[0]) if name == "append" else 0
+        return self._left <= 0
+
+
 async def die(store, given):
     try:
         async with open_nameless(lambda *_: NoSandbox(), store=store, store_patience=0.2) as supervisor:
-            session = await supervisor.start_session(session_id="s-1", **given)
+            session = await supervisor.start_session(session_id="s-1", **given, **BUDGET)
             with trio.move_on_after(2):
                 await session.run("Go")
     except* AgentrailError:
@@ -64,15 +122,27 @@ async def live_on(store, given):
         with trio.fail_after(60):
             while (await session.status()).phase != "idle":  # noqa: ASYNC110
                 await trio.sleep(0.1)
-        return await session.messages()
+        return (*await used_of(session), (await session.messages())[-1].text)
+
+
+@pytest.mark.parametrize("kind", ["task", "ask_others"])
+@pytest.mark.parametrize("dies", ["before it began", "when it had ended"])
+def test_a_child_whose_end_its_parent_did_not_record_is_counted(kind, dies):
+    """Its own journal has its usage, and without a journal it has none. All that the budget had left was booked in its place."""
+    inner, given = MemoryStore(lease_ms=0), options(kind)
+    ends = {"before": is_child} if dies == "before it began" else {"behind": EndOfChild(1)}
+    with installed(Inline()):
+        trio.run(die, Dying(inner, **ends), given, clock=FakeClock())
+        used, total, said = trio.run(live_on, inner, given, clock=FakeClock())
+    assert said == "done"
+    assert used == total == (2 if dies == "before it began" else 3) * TURN
 
 
 def test_a_tool_that_runs_again_runs_its_sessions_again():
     """Under names of their own: those of the stopped process are taken, and each attempt failed at one of them."""
-    inner, given = MemoryStore(lease_ms=0), options(children=5)
+    inner, given = MemoryStore(lease_ms=0), options("ask_others", children=5, effect_class="idempotent")
     with installed(Inline()):
-        trio.run(die, Dying(inner, ends=4), given, clock=FakeClock())
-        messages = trio.run(live_on, inner, given, clock=FakeClock())
-    assert [one.text for one in messages[-2].results] == ["a a a a a"]
-    assert messages[-1].text == "done"
+        trio.run(die, Dying(inner, behind=EndOfChild(4)), given, clock=FakeClock())
+        used, total, said = trio.run(live_on, inner, given, clock=FakeClock())
+    assert (said, used, total) == ("done", 11 * TURN, 11 * TURN)
     assert sum(one.root != one.session for one in inner.find()) == 9

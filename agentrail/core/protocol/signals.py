@@ -669,8 +669,8 @@ class Recovered(Stamped, frozen=True, kw_only=True, omit_defaults=True):
         attempt: Number of consecutive recoveries since the last other record, this one included. The journal
             counts.
         semantics: The version of the decisions from here on, same as `SessionData.semantics`.
-        spent: Usage of each child session of a tool that was open and is ended now. Other lost children count as
-            having used all of their budgets.
+        spent: Usage of each child session of a tool that was open, and ends now or ended without a record of that.
+            Other lost children count as having used all of their budgets.
         host_hooks: Gates that the host has now, and the session did not know.
         gathers_context: Whether there are context providers now. None: same as before.
     """
