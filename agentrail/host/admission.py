@@ -208,7 +208,11 @@ class Intake:
         self.check_open()
         owner = self.check_sender(request, principal)
         self.check_size(request, sending)
-        self._check_webhook(sending.webhook)
+        if sending.webhook is not None:
+            if self._parts.delivery is None:
+                message = "this server sends no webhooks: omit webhook"
+                raise WebhooksOff(message)
+            self._parts.delivery.check(sending.webhook)
         facts = await self.facts_for(owner, request, creates=sending.kind != "prompt")
         agent_id = request.agent_id or self._agent_of(facts)
         request = evolve(request, agent_id=agent_id)
@@ -463,14 +467,6 @@ class Intake:
         if not (request.message or sending.attachments or sending.content):
             message = "the message is empty: give a text, or attach a file"
             raise PromptError(message)
-
-    def _check_webhook(self, webhook: str | None) -> None:
-        if webhook is None:
-            return
-        if self._parts.delivery is None:
-            message = "this server sends no webhooks: omit webhook"
-            raise WebhooksOff(message)
-        self._parts.delivery.check(webhook)
 
     async def intercept(
         self,

@@ -370,24 +370,21 @@ class RequestTrack:
             if self._on_change is not None:
                 self._on_change(self)
             if before.status != standing.status:
-                self._tell()
+                self.tell()
 
     def end(self, text: str, window: int | None = None) -> None:
         record = record_behind(self._record, self.standing)
         self._is_behind, self._record = False, replace(record, text=text, context_window=window)
         if self._on_change is not None:
             self._on_change(self)
-        self._tell()
-
-    def look_again(self) -> None:
-        self._tell()
+        self.tell()
 
     async def wait_changed(self, is_enough: Callable[[RequestRecord], bool]) -> RequestRecord:
         while not (self.record.has_ended or is_enough(self.record)):
             await self._changed.wait()
         return self.record
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
         changed, self._changed = self._changed, trio.Event()
         changed.set()
 
@@ -545,7 +542,7 @@ class HostRequest:
             await self.answered()
 
     async def _wait(self, is_enough: Callable[[RequestRecord], bool]) -> RequestRecord:
-        with told_of_outages(self.session, self._track.look_again) as call:
+        with told_of_outages(self.session, self._track.tell) as call:
             record = await self._track.wait_changed(
                 lambda record: isinstance(call.error, StoreUnavailable) or is_enough(record)
             )

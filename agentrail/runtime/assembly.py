@@ -132,12 +132,6 @@ _SKILL: Final = "skill"
 """The tool that opens skills. A skill can name the agent that performs it."""
 
 
-def keep_plugins(agents: Mapping[str, ReadyAgent], watch: PluginWatch) -> None:
-    for name, agent in agents.items():
-        for plugin, _ in agent.plugins or ():
-            watch.keep(change_of_agent(name, plugin.name), plugin)
-
-
 def _plugins_of(agent: Agent, stack: Stack) -> tuple[tuple[Plugin, PluginRecord], ...]:
     made = [part_entry(entry, stack.ask) for entry in agent.plugins or ()]
     members = [load_plugin((plugin, record.options or {}), ask=stack.ask)[0] for plugin, record in made]
@@ -360,11 +354,15 @@ def assemble(
             providers[name] = dependencies.resolve_provider(name, decide_provider_opts(name, provider_opts))
     config = _config_of(session_id, options, (model, provider), providers, working_dir)
     agents = _agents_of(options, listing, dependencies, (providers, provider_opts), stack)
-    keep_plugins(agents, watch)
+    for name, agent in agents.items():
+        for plugin, _ in agent.plugins or ():
+            watch.keep(change_of_agent(name, plugin.name), plugin)
     if dependencies.host is not NO_HOST:
         config = msgspec.structs.replace(config, host_hooks=hooks_of(dependencies.host))
     config = _with_agents(config, options, agents)
-    workspace = _workspace_of(options, working_dir, dependencies)
+    wanted = options.sandbox
+    kind, given = (wanted, None) if isinstance(wanted, str) else ("local", wanted)
+    workspace = Workspace(dependencies.make_sandbox, kind, working_dir, given=given)
     for one in providers.values():
         withheld.learn_from(one)
     ports = Ports(
@@ -472,13 +470,6 @@ def _without_secrets(plugins: Sequence[PluginEntry], withheld: Withheld) -> tupl
             for entry in plugins
         ]
     )
-
-
-def _workspace_of(options: SessionOptions, working_dir: str, dependencies: Dependencies) -> Workspace:
-    wanted = options.sandbox
-    if isinstance(wanted, str):
-        return Workspace(dependencies.make_sandbox, wanted, working_dir, given=None)
-    return Workspace(dependencies.make_sandbox, "local", working_dir, given=wanted)
 
 
 def _with_agents(

@@ -589,9 +589,7 @@ class Journals:
         async with self._booking:
             # A cancelled call may still run in its thread, so its book is left to it.
             book, self._book = self._book or SpendingBook(keeping.store), None
-            book.find_code_with(
-                lambda of, session: self._code_of(session, own=live.get(key_of(of, session), ()))
-            )
+            book.find_code = lambda of, session: self._code_of(session, own=live.get(key_of(of, session), ()))
             told = await keeping.fold(partial(book.look, scope, since_ms))
             self._book = book
         return told

@@ -16,12 +16,11 @@ from attrs import frozen
 
 from agentrail.abc import Provider, Tool
 from agentrail.abc.store import Cause, Filters, StoredSession
-from agentrail.core.journal.fold import Drift, asked_by
+from agentrail.core.journal.fold import asked_by
 from agentrail.core.journal.record import sealed
 from agentrail.core.journal.recorder import closed_draft
 from agentrail.core.policy.budget import NOTHING_SPENT, Spent
 from agentrail.core.protocol.effects import ResumeChild, StartAgent
-from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import ChangeTools, Recovered
 from agentrail.core.session.agent_records import GENERAL_PURPOSE, AgentState, agent_wanted
 from agentrail.core.session.effect_owners import OfChild
@@ -342,8 +341,12 @@ class SessionResumption:
                 plugins = ", ".join(f"{name!r} ({count})" for name, count in revived.set_aside)
                 said = "session %s: executed calls follow its journal; overridden verdicts: %s"
                 LOGGER.info(said, config.session_id, plugins)
-            if revived.drift is not None:
-                _note_drift(cell, revived.drift, revived.begun)
+            if revived.drift is not None and cell.journal is not None:
+                said = "session %s: the current code produces a different history: %s"
+                LOGGER.warning(said, config.session_id, revived.drift)
+                cell.journal.note_drift(
+                    revived.drift, cell.state, revived.begun, at_ms=now_ms(), engine=ENGINE
+                )
             # The root owns and closes the sandbox, so the workspace of a child is never opened.
             make = self._dependencies.make_sandbox
             place = workspace if is_root else Workspace(make, "local", own.working_dir)
@@ -363,14 +366,6 @@ def _warn_of_lost_tools(state: SessionState, change: ChangeTools | None) -> None
     if lost:
         session = state.data.config.session_id
         LOGGER.warning("session %s: its tools no longer exist: %s", session, ", ".join(lost))
-
-
-def _note_drift(cell: SessionCell, drift: Drift, begun: tuple[EffectId, ...]) -> None:
-    assert cell.journal is not None  # noqa: S101 - just set
-    LOGGER.warning(
-        "session %s: the current code produces a different history: %s", cell.ports.session_id, drift
-    )
-    cell.journal.note_drift(drift, cell.state, begun, at_ms=now_ms(), engine=ENGINE)
 
 
 def _refuse_bug(session_id: str, error: BaseException) -> NoReturn:

@@ -78,12 +78,9 @@ class _Known:
 class SpendingBook:
     def __init__(self, store: Store, find_code: FindCode = where_defined) -> None:
         self._store = store
-        self._find_code = find_code
+        self.find_code: FindCode = find_code
         self._known: dict[tuple[str, str], _Known] = {}
         self._states: OrderedDict[tuple[str, str], tuple[Tail, SessionState]] = OrderedDict()
-
-    def find_code_with(self, find_code: FindCode) -> None:
-        self._find_code = find_code
 
     def look(self, scope: str | None = None, since_ms: int | None = None) -> tuple[SessionSpending, ...]:
         found = tuple(all_sessions(self._store, Filters(scope=scope)))
@@ -120,7 +117,7 @@ class SpendingBook:
 
     def _fold(self, stored: StoredSession, known: _Known | None) -> tuple[Spending, ...]:
         key = (stored.scope, str(stored.session))
-        finder, ask = self._find_code(stored.scope, stored.session)
+        finder, ask = self.find_code(stored.scope, stored.session)
         sources = fold_sources(self._store, stored, finder, ask)
         start = self._states.pop(key, None)
         if known is not None and start is not None and start[0] == known.tail:

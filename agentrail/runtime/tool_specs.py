@@ -50,7 +50,10 @@ class ToolSpecs:
     def of(self, tool: Tool, listing: MakeListing) -> ToolSpec:
         # A tool without a hash, or with one that raises, is checked for each session.
         kept = call_guarded(lambda _: _NO_KEY, self._kept.get, tool)
-        if kept and call_guarded(lambda _: False, _is_unchanged, tool, kept):
+        # Each member is the object that was checked, none of which can change. A computed text is another one.
+        if kept and call_guarded(
+            lambda _: False, lambda: all(map(is_, _read_members(tool), _read_members(kept)))
+        ):
             return kept
         spec = _spec_of(tool, listing)
         if kept is None or kept != spec:  # a tool's spec may change over time, or between callers
@@ -75,11 +78,6 @@ class ToolSpecs:
             if len(self._by_content) > MAX_KEPT:
                 del self._by_content[next(iter(self._by_content))]
         return known
-
-
-def _is_unchanged(tool: Tool, kept: ToolSpec) -> bool:
-    """Return whether each member is the object that was checked, none of which can change. A computed text is another one."""
-    return all(map(is_, _read_members(tool), _read_members(kept)))
 
 
 _Content: TypeAlias = tuple[object, ...]

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import trio
@@ -184,23 +184,16 @@ async def opened_store(
         yield opened
 
 
-class _Closable(Protocol):
-    def close(self) -> None: ...
-
-
-C = TypeVar("C", bound=_Closable)
-
-
 @asynccontextmanager
 async def opened_aside(
-    make: Callable[[], C], *, blocks: bool = True, is_remote: bool = False
-) -> AsyncIterator[C]:
+    make: Callable[[], Any], *, blocks: bool = True, is_remote: bool = False
+) -> AsyncIterator[Any]:
     """Open a store in a thread, for a block. A cancelled caller does not wait for a remote one: the thread then closes it."""
     if not blocks:
         with closing(make()) as opened:
             yield opened
         return
-    made: list[C] = []
+    made: list[Any] = []
     # The thread and the caller both try to take it. The one that comes second closes the store.
     handover = threading.Lock()
 

@@ -173,8 +173,9 @@ def fold(
 ) -> Folded:
     first = _newest_state(records, sources)
     if first:  # it holds the newer code's fold of the records before it, which are not folded again
-        _check_all(records[:first], tail)
-        tail = Tail(seq=records[first - 1].seq, epoch=records[first - 1].epoch, hash=records[first - 1].hash)
+        for record in records[:first]:
+            _check(tail, record)
+            tail = Tail(seq=record.seq, epoch=record.epoch, hash=record.hash)
     state, end, named = start, tail, set(begun)
     settled = max((record.seq for record in records if record.kind == DRIFTED), default=0)
     found = _Found()
@@ -271,12 +272,6 @@ def _newest_state(records: Sequence[Record], sources: Sources) -> int:
         if record.kind == DRIFTED and _told(record, decode_drifted, sources).has_state:
             return place
     return 0
-
-
-def _check_all(records: Sequence[Record], tail: Tail) -> None:
-    for record in records:
-        _check(tail, record)
-        tail = Tail(seq=record.seq, epoch=record.epoch, hash=record.hash)
 
 
 def _causes(records: Sequence[Record]) -> list[str]:

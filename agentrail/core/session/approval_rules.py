@@ -114,10 +114,6 @@ def is_allowed(rules: frozenset[Rule], tool: str, arguments: JsonObject, shown: 
     return any(rule.family == families[rule.exact] for rule in own)
 
 
-def has_breakpoint(rules: frozenset[Rule], tool: str) -> bool:
-    return any(rule.breaks and rule.tool in {tool, "*"} for rule in rules)
-
-
 def covers(rule: Rule, tool: str, arguments: JsonObject) -> bool:
     if rule.tool != tool:
         return False

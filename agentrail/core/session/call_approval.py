@@ -291,7 +291,7 @@ def _behind_breakpoints(
     step: StepContext, state: CallState, wanted: WantedApproval | None
 ) -> WantedApproval | None:
     """Return the approval that an allowed call needs, because of a plugin or of an operator's breakpoint."""
-    if not approval_rules.has_breakpoint(step.data.rules, state.call.name):
+    if not any(rule.breaks and rule.tool in {state.call.name, "*"} for rule in step.data.rules):
         return wanted
     asked = wanted or WantedApproval(
         hint=None, timeout_ms=step.data.config.approval_timeout_ms, options=PERMISSION_OPTIONS

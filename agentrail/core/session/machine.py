@@ -732,14 +732,6 @@ def _start(step: StepContext, phase: Phase, signal: signals.SessionBegan) -> Pha
     return phase
 
 
-def _wait_for_reply(step: StepContext, signal: signals.ReplyQuery) -> None:
-    cycle.wait_for_reply(step, signal.signal_id)
-
-
-def _messages_of(_: Phase, data: Known, __: int) -> tuple[Message, ...]:
-    return data.history.messages[:]
-
-
 def _plugin_lagged(step: StepContext, signal: signals.PluginLagged) -> None:
     step.publish(PluginSlow(plugin=signal.plugin, hook=signal.hook, milliseconds=signal.milliseconds))
 
@@ -785,9 +777,9 @@ _GIVEN: Final = dict(
         _by(signals.AbortCycle, teardown.abort),
         _by(signals.AbortTool, batch.abort_tool),
         _in_any(signals.StopSession, teardown.stop_session),
-        _staying(signals.ReplyQuery, _wait_for_reply),
+        _staying(signals.ReplyQuery, lambda step, signal: cycle.wait_for_reply(step, signal.signal_id)),
         _telling(signals.StatusQuery, status_of),
-        _telling(signals.MessagesQuery, _messages_of),
+        _telling(signals.MessagesQuery, lambda _, data, __: data.history.messages[:]),
         _telling(signals.SnapshotQuery, snapshot_of),
         _staying(signals.ReceiptQuery, receipts.tell_receipt),
         _by(signals.Approve, decisions.approve),
