@@ -2,7 +2,6 @@
 
 import os
 import re
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing
 from functools import partial
@@ -194,18 +193,18 @@ async def opened_aside(
             yield opened
         return
     made: list[Any] = []
-    # The thread and the caller both try to take it. The one that comes second closes the store.
-    handover = threading.Lock()
+    # The thread and the caller both try to take the entry, and no lock is needed. The one that comes second closes the store.
+    handover = {"first": True}
 
     def open_it() -> None:
         made.append(make())
-        if not handover.acquire(blocking=False):
+        if not handover.pop("first", False):
             made[0].close()
 
     try:
         await outside.offload(open_it, abandon_on_cancel=is_remote)
         yield made[0]
     finally:
-        if not handover.acquire(blocking=False):
+        if not handover.pop("first", False):
             with trio.CancelScope(shield=True):
                 await outside.offload(made[0].close)
