@@ -435,8 +435,13 @@ def _find_models(
 ) -> tuple[ResolveProvider, Profiles]:
     # A profile has its own key and address. Those of the environment are for another server.
     profiles = Profiles(partial(make_provider, http=http, environ=MappingProxyType({})))
-    resolve = partial(make_provider, http=http, environ=environ, profiles=profiles)
-    return partial(_script_or, make=resolve, scripts=scripts), profiles
+
+    def resolve(model: str, provider_opts: Mapping[str, Any]) -> Provider:
+        if model.startswith("scripted:") and not provider_opts and model != "scripted:":
+            return _script_of(model, scripts)
+        return make_provider(model, provider_opts, http=http, environ=environ, profiles=profiles)
+
+    return resolve, profiles
 
 
 def make_sandbox(
@@ -512,17 +517,6 @@ def make_provider(
         message = f"{model} needs a key: {advise(Advice.NO_KEY, variable=key_variable)}"
         raise Authentication(message)
     return _ADAPTERS[name](options, http)
-
-
-def _script_or(
-    model: str,
-    provider_opts: Mapping[str, Any],
-    *,
-    make: Callable[[str, Mapping[str, Any]], Provider],
-    scripts: Mapping[str, Provider],
-) -> Provider:
-    is_known = model.startswith("scripted:") and not provider_opts and model != "scripted:"
-    return _script_of(model, scripts) if is_known else make(model, provider_opts)
 
 
 def _script_of(model: str, scripts: Mapping[str, Provider]) -> Provider:

@@ -251,24 +251,15 @@ class Consolidation(HostPlugin):
         if found:
             together = [*lines, *found]
             merged = await self._ask(asking, merge_prompt(together), MergedProfile)
-            await self._write_what_is_there(sessions, owner, memories, lines_merged(merged, together))
+            lines = await self._still_there(sessions, owner, lines_merged(merged, together))
+            self._have_profiles[owner] = None
+            await _write(memories, lines)
+            # Checked again for sessions deleted during the write.
+            later = await self._still_there(sessions, owner, lines)
+            if len(later) < len(lines):
+                await _write(memories, later)
         self._made_at[owner] = now
         read.update({change.session: change.changed_at_ms for change in due})
-
-    async def _write_what_is_there(
-        self,
-        sessions: UserSessions,
-        owner: SessionOwner,
-        memories: Memories,
-        lines: Sequence[ProfileLine],
-    ) -> None:
-        lines = await self._still_there(sessions, owner, lines)
-        self._have_profiles[owner] = None
-        await _write(memories, lines)
-        # Checked again for sessions deleted during the write.
-        later = await self._still_there(sessions, owner, lines)
-        if len(later) < len(lines):
-            await _write(memories, later)
 
     async def _still_there(
         self, sessions: UserSessions, owner: SessionOwner, lines: Sequence[ProfileLine]

@@ -361,7 +361,10 @@ def _follow_calls(response: Response, event: events.Event, child: str = "") -> F
     """Follow the calls of the session, or the decisions of a child. Ids of a child's calls get a prefix."""
     match event:
         case events.ApprovalRequired(approval=approval):
-            return _ask_approval(response, approval, f"{child}{approval.call_id}", is_childs=bool(child))
+            call_id = f"{child}{approval.call_id}"
+            call = ShownCall(name=approval.tool, arguments=approval.arguments, is_childs=bool(child))
+            after, changes = _show_call(_ask(response, approval.id, call_id, approval), call_id, call)
+            return _decided(after, call_id, is_denied=False), (*changes, ApprovalAsked(call_id, approval))
         case events.ApprovalResolved(approval=approval, status=status):
             settled = _settle(response, approval.id)
             return _decided(settled, f"{child}{approval.call_id}", is_denied=status == "rejected"), ()
@@ -401,14 +404,6 @@ def _show_call(response: Response, call_id: str, call: ShownCall) -> FollowedRes
     closed, changes = _close_part(response)
     after = replace(closed, calls={**response.calls, call_id: call})
     return after, (*changes, CallShown(call_id, call, known is None))
-
-
-def _ask_approval(
-    response: Response, approval: events.Approval, call_id: str, *, is_childs: bool
-) -> FollowedResponse:
-    call = ShownCall(name=approval.tool, arguments=approval.arguments, is_childs=is_childs)
-    after, changes = _show_call(_ask(response, approval.id, call_id, approval), call_id, call)
-    return _decided(after, call_id, is_denied=False), (*changes, ApprovalAsked(call_id, approval))
 
 
 def _decided(response: Response, call_id: str, *, is_denied: bool) -> Response:

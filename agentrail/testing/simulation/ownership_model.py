@@ -4,7 +4,7 @@
 `docs/explanation/ownership-model.md` has the transitions and rules as tables.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final, Literal, TypeAlias, get_args
 
 from attrs import evolve, frozen
@@ -310,19 +310,13 @@ def search(
                 continue
             came_from.setdefault(then, (place, line))
             if promise is not None:
-                return SearchResult(len(came_from), promise, (*_way_to(place, came_from), line))
+                way, step = [line], came_from[place]
+                while step is not None:
+                    way.insert(0, step[1])
+                    step = came_from[step[0]]
+                return SearchResult(len(came_from), promise, tuple(way))
             todo.append(then)
     return SearchResult(len(came_from))
-
-
-def _way_to(
-    place: _Place, came_from: Mapping[_Place, tuple[_Place, OwnershipTransition] | None]
-) -> tuple[OwnershipTransition, ...]:
-    way: list[OwnershipTransition] = []
-    while (step := came_from[place]) is not None:
-        place, line = step
-        way.insert(0, line)
-    return tuple(way)
 
 
 def _possible(state: State, bounds: StateBounds) -> Iterator[OwnershipTransition]:
