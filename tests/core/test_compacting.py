@@ -7,20 +7,21 @@ from msgspec.structs import replace
 
 from agentrail.core.policy.budget import Budget, Price
 from agentrail.core.protocol import signals as s
-from agentrail.core.protocol.effects import CancelStream, Publish, StartStream
+from agentrail.core.protocol.effects import CancelStream, Publish, Refuse, StartStream
 from agentrail.core.protocol.hooks import FileWritten
 from agentrail.core.protocol.request import EffectId, ModelFacts
 from agentrail.core.session import machine
 from agentrail.core.session.effect_owners import OfSummaryTimer
 from agentrail.core.session.state import Phase
 from agentrail.core.stack.loaded_stack import load_stack
-from agentrail.errors import ErrorInfo
+from agentrail.core.values.toolbox import read_call
+from agentrail.errors import ErrorInfo, SessionDown
 from agentrail.events import CompactEnd, PromptDropped
 from agentrail.messages import CallId, SteerRef, Text, TokenUsage, ToolCall, UserMessage
 from agentrail.testing.promises import PROMISES
 from agentrail.testing.promises.conversation import a_budget_is_never_passed_by_a_promise
 from agentrail.testing.scenario import read_scenario
-from tests.core.worlds import completed, prompt, walk
+from tests.core.worlds import completed, new_session, prompt, walk
 
 SCRIPT = Path("tests/scenarios/compact_aborted.txt")
 
@@ -139,3 +140,14 @@ def test_a_summary_that_is_cut_is_not_free(cut):
     assert (folded.usage.total, folded.usage.estimated) == (was.total, False)
     unpriced = compacting(model=replace(PRICED, price=None))
     assert machine.step(unpriced, CUTS[cut](unpriced))[0].data.usage.cost_usd is None
+
+
+def test_a_session_that_stops_shortens_nothing_more():
+    """Its call is still being stopped. The caller is told that the session has ended."""
+    call = read_call("c1", "deploy", "{}")
+    stop = s.StopSession(at_ms=3, signal_id=s.SignalId("k1"))
+    *_, stopping = walk([prompt(), completed("r1", call), stop], new_session())
+    (seen,) = walk([s.Compact(at_ms=4, signal_id=s.SignalId("k2"))], stopping.after)
+    (refusal,) = seen.of(Refuse)
+    assert isinstance(refusal.error, SessionDown)
+    assert seen.after.data.compact_asked is None
