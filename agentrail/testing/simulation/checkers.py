@@ -320,10 +320,11 @@ class Approvals(Checker):
 
     def finish(self) -> Iterator[str]:
         """Return approvals that are still pending after their deadline."""
+        given_up = {one for one, journal in self.eye.journals.items() if journal.is_given_up}
         for (session, call), due in self._due.items():
             passed = due.seconds - min(self._leads(due))
             seconds = self.eye.now - max(passed, self.eye.calm_at or self.eye.now)
-            if seconds > OVERDUE_SECONDS and session not in self.eye.lost:
+            if seconds > OVERDUE_SECONDS and session not in self.eye.lost and session not in given_up:
                 yield f"{session}: {call} has not expired, {seconds:.0f} s after its deadline"
 
 
