@@ -627,7 +627,7 @@ class _Connection(TCPServer):
         async with self.send_lock:
             # Shielded, because half a response is worse than a slow end. Bounded, because every write to a
             # client goes through here, including small responses to one that sends many requests and reads
-            # nothing. Each piece is: of a large response, all would give such a client half an hour.
+            # nothing. Each 64 KB has its own limit, because that of a whole large response would be half an hour.
             slowest, began = self._limits.slowest_bytes_per_second, trio.current_time()
             scope = trio.CancelScope(shield=True)
             with scope, suppress(trio.BrokenResourceError, trio.ClosedResourceError):

@@ -63,11 +63,7 @@ def place_of(error: BaseException) -> str:
     """Return where an exception was raised, as `folder/file.py:12 in function`, or an empty string if unknown."""
     first = leaves(error)[0]
     frames = [*_frames_of(first.__traceback__)] or [*_frames_of(error.__traceback__)]
-    is_own = {
-        file: not file.startswith((_LIBRARY, "<frozen")) and "site-packages" not in file
-        for file, *_ in frames
-    }
-    own = [frame for frame in frames if is_own[frame[0]]] or frames
+    own = [frame for frame in frames if not _is_library(frame[0])] or frames
     if not own:
         return ""
     file, line, function = own[-1]
@@ -91,6 +87,10 @@ def _frames_of(found: TracebackType | None) -> Iterator[tuple[str, int, str]]:
         code = found.tb_frame.f_code
         yield code.co_filename, found.tb_lineno, code.co_name
         found = found.tb_next
+
+
+def _is_library(file: str) -> bool:
+    return file.startswith((_LIBRARY, "<frozen")) or "site-packages" in file
 
 
 def _plain(text: str) -> str:

@@ -397,7 +397,7 @@ def _options_of(opening: StoredOpening, given: Any) -> SessionOptions:
     if "model" not in merged and "blueprint" not in merged:
         raise Unrevivable(opening.session_id, missing=[f"model {config.model.model!r}"])
     options = make_options(merged)
-    # Complete options say that there are none any more. Keywords leave out what they forget.
+    # Keywords without providers are a mistake. `SessionOptions` without them, handled above, remove the providers.
     if config.gathers_context and not options.context_providers:
         raise Unrevivable(opening.session_id, missing=["its context providers"])
     return options
