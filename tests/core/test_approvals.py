@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 from agentrail import plugins as p
 from agentrail.core.protocol.effects import Refuse, RunTool
 from agentrail.core.protocol.signals import Approve, Reject, Respond, Restarted, Signal, SignalId, StatusQuery
+from agentrail.core.session.approval_details import MAX_SUMMARY_CHARACTERS, summary_of
 from agentrail.core.session.approval_rules import is_allowed, rule_below, rule_text, rule_tool
 from agentrail.core.session.interactions import allow_always
 from agentrail.core.session.machine import new_session
@@ -190,3 +191,14 @@ def test_a_rule_covers_the_tool_that_was_shown():
     named = [rule_tool(rule, spec) for rule in made[1:4] for spec in (note, None)]
     other = "t of another agent, or before it changed"
     assert named == ["t", other, other, other, None, "t"]
+
+
+@pytest.mark.parametrize("blanks", [0, 100, 10_000])
+def test_a_summary_never_looks_whole_when_a_part_of_the_call_is_missing(blanks):
+    """Blanks before the end of a command would hide it: they are left out, and only the beginning of a text is read."""
+    line = "ls" + " " * blanks + "; rm -rf ~"
+    assert summary_of({"command": line}) == (
+        "ls…" if blanks > 4 * MAX_SUMMARY_CHARACTERS else " ".join(line.split())
+    )
+    long = summary_of({"command": "x" * (MAX_SUMMARY_CHARACTERS + 1)})
+    assert (len(long), long[-1]) == (MAX_SUMMARY_CHARACTERS, "…")

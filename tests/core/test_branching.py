@@ -187,6 +187,8 @@ def test_a_branch_keeps_a_budget_that_was_raised():
     raised = state.data.ledger.budget
     assert raised.max_cost_usd >= 7.0
     assert rewound_state(state, state, 8).data.ledger.budget == raised
+    fork = forked_state(state, config_of_fork(state.data.config, SessionId("f")), 8)
+    assert fork.data.ledger.budget == raised
 
 
 def test_a_rewind_of_an_earlier_version_keeps_the_limit_of_the_last_cycle():

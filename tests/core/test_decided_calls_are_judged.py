@@ -202,6 +202,17 @@ def test_what_a_plugin_makes_of_an_approved_call_is_shown_again():
     assert ran(told) == [7]
 
 
+def test_a_plugin_that_changed_an_approved_call_is_not_asked_about_its_own_change():
+    """Otherwise one that adds to what it sees would change each call that a person has just approved."""
+    told = begun(
+        asks(50), judge("adds", 500, lambda cents, state: p.ReplaceToolArgs({"cents": cents + 1}, state))
+    )
+    told.complete("Now.", call("pay", cents=1))
+    told.approve("once")
+    told.approve("once")
+    assert ran(told) == [2]
+
+
 def test_a_rule_stands_for_nothing_that_a_later_plugin_made():
     """The words of the call are others then, and a person is asked about them."""
     told = begun(asks(50), limit(300))

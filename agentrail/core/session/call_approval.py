@@ -219,8 +219,6 @@ def _judge_rest(
     by, judged_by = ("user", ()) if is_edited else (None, state.judged_by)
     outcome = _ask_plugins(step, state, by=by, judged_by=None if is_old else judged_by)
     before, state = state, _as_judged(step, state, outcome, is_approved=not is_old)
-    if not is_old:
-        state = msgspec.structs.replace(state, judged_by=tuple(sorted(outcome.seen_by)))
     is_changed = not same_json(before.arguments, state.arguments)
     return state, outcome.abort, outcome.rewritten_by[-1] if is_changed else ""
 
