@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -78,7 +78,8 @@ async def _wait_until_gone(before: ObjectCensus, within_seconds: float) -> None:
     await trio.lowlevel.checkpoint()
     left = _left_since(before)
     looks, collect_at = 0, _LOOKS_BEFORE_COLLECTING
-    while left and time.monotonic() < give_up_at:
+    # At least until the first collection: on a slow machine, one look may take all the time, and nothing in this thread can end meanwhile.
+    while left and (looks < _LOOKS_BEFORE_COLLECTING or time.monotonic() < give_up_at):
         # Pauses in a thread, because `trio.sleep` would jump under a virtual clock, and the others need real time.
         await trio.to_thread.run_sync(time.sleep, _PAUSE_SECONDS)
         looks += 1
@@ -88,16 +89,15 @@ async def _wait_until_gone(before: ObjectCensus, within_seconds: float) -> None:
             gc.collect()
             collect_at *= 2
         left = _left_since(before)
-    if left and looks < _LOOKS_BEFORE_COLLECTING:
-        gc.collect()
-        left = _left_since(before)
     assert not left, f"left behind after {within_seconds:g} s: {'; '.join(left)}"
 
 
 def _left_since(before: ObjectCensus) -> tuple[str, ...]:
     after = take_census()
-    if after.processes.keys() - before.processes.keys():
-        _bury_adopted(before)
+    if ended := [
+        pid for pid, name in after.processes.items() if pid not in before.processes and _ENDED in name
+    ]:
+        _bury_adopted(ended)
         after = take_census()
     return decide_left(before, after)
 
@@ -118,11 +118,11 @@ def _adopting() -> Iterator[None]:
         prctl(_PR_SET_CHILD_SUBREAPER, was.value, 0, 0, 0)
 
 
-def _bury_adopted(before: ObjectCensus) -> None:
-    """Reap ended processes that no code here will wait for: init would have done so."""
+def _bury_adopted(ended: Iterable[int]) -> None:
+    """Reap ended processes that no code here will wait for: init would have done so. Goes through the heap, which may take long."""
     waited_for = {one.pid for one in gc.get_objects() if isinstance(one, subprocess.Popen)}
-    for pid, name in _children(os.getpid()).items():
-        if pid not in before.processes and pid not in waited_for and _ENDED in name:
+    for pid in ended:
+        if pid not in waited_for:
             with suppress(ChildProcessError):  # a grandchild, or reaped meanwhile
                 os.waitpid(pid, os.WNOHANG)
 

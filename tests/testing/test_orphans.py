@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import trio
@@ -98,3 +100,32 @@ async def test_what_lies_in_a_reference_cycle_is_carried_out(patience):
             Holder()
     finally:
         gc.enable()
+
+
+async def test_a_slow_machine_gets_time_for_what_is_ending(monkeypatch):
+    """One look can take all the time, in which no task of this thread can end. Under load, tests with grandchildren failed so."""
+    looks = []
+
+    def slow_look():
+        looks.append(take_census())
+        return looks[-1]
+
+    slow_clock = SimpleNamespace(monotonic=lambda: 1e9 * len(looks), sleep=time.sleep)
+    monkeypatch.setattr(orphans, "take_census", slow_look)
+    monkeypatch.setattr(orphans, "time", slow_clock)
+    async with no_orphans():
+        trio.lowlevel.spawn_system_task(trio.sleep, 0.001)
+    assert len(looks) > 2
+
+
+@needs_proc
+async def test_living_processes_are_seen_without_a_walk_through_the_heap(monkeypatch):
+    """In a large process, such a walk takes a second, and there was one at each look."""
+    monkeypatch.setattr(orphans, "_bury_adopted", lambda _: pytest.fail("went through the heap"))
+    monkeypatch.setattr(orphans, "_LOOKS_BEFORE_COLLECTING", 1)
+    process = None
+    with pytest.raises(AssertionError, match=r"process \d+ \(\w+, alive\)"):
+        async with no_orphans(within_seconds=0):
+            process = subprocess.Popen(["sleep", "1000"])
+    process.kill()
+    process.wait()
