@@ -19,7 +19,7 @@ from agentrail.sandboxes.composite import CompositeSandbox
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.sandboxes.remote.client import RemoteSandbox
-from agentrail.sandboxes.remote.container import ContainerSandbox
+from agentrail.sandboxes.remote.container import ContainerLimits, ContainerSandbox
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.tools import builtin
@@ -105,6 +105,11 @@ def entry(**given: Any) -> TokenEntry:
         ),
         (lambda: ContainerSandbox("i", program="a\0"), "program is 'a\\x00': expected a path, without NUL"),
         (lambda: ContainerSandbox("i", limits=FIVE), "limits is 5: expected ContainerLimits(…)"),
+        (lambda: ContainerLimits(cpus=0), "cpus is 0: expected a number from 0.01 to 1,000,000"),
+        (lambda: ContainerLimits(cpus=-1), "cpus is -1: expected a number from 0.01"),
+        (lambda: ContainerLimits(cpus=float("inf")), "cpus is inf: expected a number from 0.01"),
+        (lambda: ContainerLimits(memory_bytes=2**63), "expected a whole number from 1 to 2**63 - 1"),
+        (lambda: ContainerLimits(processes=10**30), "expected a whole number from 1 to 2**63 - 1"),
         (lambda: RemoteSandbox("http://127.0.0.1:1", token=FIVE), "token is of type int: expected a text"),
         (lambda: SqliteStore("a.db", read_only=TEXT), "read_only is 'com': expected True or False"),
         (lambda: SqliteStore("a.db", lease_ms=-1), "lease_ms is -1: expected a whole number >= 0"),

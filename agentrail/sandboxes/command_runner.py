@@ -46,7 +46,7 @@ _CPU_SLACK_SECONDS: Final = 5
 _BLOCK_BYTES: Final = 512  # of `ulimit -f`, after POSIX
 _KIB: Final = 1_024
 _MOST: Final = 2**63 - 1  # the kernel's. Of a larger number, a shell takes the last bits, perhaps a few
-_Limit: TypeAlias = Annotated[
+KernelLimit: TypeAlias = Annotated[
     int, (lambda value: is_whole(value, at_least=1) and value <= _MOST, "a whole number from 1 to 2**63 - 1")
 ]
 
@@ -79,11 +79,11 @@ class CommandLimits(CheckedFields):
             directories are then in memory.
     """
 
-    max_memory_bytes: _Limit = 4 << 30
-    max_file_bytes: _Limit = 1 << 30
-    max_open_files: _Limit = 1_024
-    max_processes: _Limit = 256
-    max_temporary_bytes: _Limit = 2 << 30
+    max_memory_bytes: KernelLimit = 4 << 30
+    max_file_bytes: KernelLimit = 1 << 30
+    max_open_files: KernelLimit = 1_024
+    max_processes: KernelLimit = 256
+    max_temporary_bytes: KernelLimit = 2 << 30
 
     def wrap(
         self, argv: tuple[str, ...], *, timeout_seconds: float, confined: bool, staying: bool

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Annotated, Final, TypeAlias
 
 import trio
 from attrs import frozen
@@ -17,7 +17,9 @@ from agentrail.abc import Secret
 from agentrail.errors import OptionError, SandboxError
 from agentrail.file_systems import remove_tree
 from agentrail.logs import Logger
-from agentrail.otp.field_rules import CheckedFields, Count, PathText, checks_arguments
+from agentrail.otp.child_specs import is_number
+from agentrail.otp.field_rules import CheckedFields, PathText, checks_arguments
+from agentrail.sandboxes.command_runner import KernelLimit
 from agentrail.sandboxes.programs import find_program, safe_search_path
 from agentrail.sandboxes.remote.client import RemoteSandbox
 from agentrail.sandboxes.remote.connection import refuse_connection
@@ -77,19 +79,27 @@ _MAX_SAID: Final = 300
 _UNPRINTABLE: Final = re.compile(r"[^\x20-\x7e]+")
 
 
+_MIN_CPUS, _MAX_CPUS = 0.01, 1_000_000
+_Processors: TypeAlias = Annotated[
+    float,
+    (lambda value: is_number(value) and _MIN_CPUS <= value <= _MAX_CPUS, "a number from 0.01 to 1,000,000"),
+]
+
+
 @frozen(kw_only=True)
 class ContainerLimits(CheckedFields):
     """Resource limits of a container.
 
     Attributes:
         memory_bytes: Memory of all its processes, without swap.
+        cpus: Number of processors, at least 0.01: Docker takes 0 for no limit.
         idle_seconds: Idle time after which it ends.
     """
 
-    memory_bytes: Count = 1 << 30
-    cpus: float = 1.0
-    processes: Count = 512
-    idle_seconds: Count = 1_800
+    memory_bytes: KernelLimit = 1 << 30
+    cpus: _Processors = 1.0
+    processes: KernelLimit = 512
+    idle_seconds: KernelLimit = 1_800
 
 
 CONTAINER_LIMITS: Final = ContainerLimits()
