@@ -22,7 +22,6 @@ from agentrail.otp.field_rules import misfits
 from agentrail.otp.guarded_calls import repr_of
 from agentrail.runtime.session_keys import fault_of_scope
 from agentrail.runtime.session_options import fault_of_tool, is_provider
-from agentrail.wire.operations import MAX_WORD_CHARACTERS
 
 MAX_SOURCE_CHARACTERS: Final = 200
 MAX_REASON_CHARACTERS: Final = 1_000
@@ -60,13 +59,16 @@ def fault_of_via(value: object) -> str | None:
     return f"via is {repr_of(value):.80}: expected a name such as 'http', 1 to 32 of a-z 0-9 . _ -, or None"
 
 
-def _fault_of_id(name: str, value: object) -> str | None:
-    if value is None or (isinstance(value, str) and _ID.fullmatch(value) and ".." not in value):
+def _fault_of_id(name: str, value: object, *, needed: bool = False) -> str | None:
+    if (value is None and not needed) or (
+        isinstance(value, str) and _ID.fullmatch(value) and ".." not in value
+    ):
         return None
-    expected = "1 to 128 of A-Z a-z 0-9 . _ : @ + -, the first a letter or digit, without '..', or None"
-    return f"{name} is {repr_of(value):.80}: expected {expected}"
+    expected = "1 to 128 of A-Z a-z 0-9 . _ : @ + -, the first a letter or digit, without '..'"
+    return f"{name} is {repr_of(value):.80}: expected {expected}{'' if needed else ', or None'}"
 
 
+fault_of_client_id: Final = partial(_fault_of_id, "client_id", needed=True)
 fault_of_user: Final = partial(_fault_of_id, "user")
 fault_of_request_id: Final = partial(_fault_of_id, "request_id")
 
@@ -232,12 +234,6 @@ def decide_client_id(client_id: object) -> str | None:
     if fault is not None:
         raise OptionError([fault])
     return cast("str | None", client_id)
-
-
-def fault_of_client_id(value: object) -> str | None:
-    if isinstance(value, str) and 1 <= len(value) <= MAX_WORD_CHARACTERS:
-        return None
-    return f"client_id is {repr_of(value):.80}: expected a text of 1 to {MAX_WORD_CHARACTERS} characters"
 
 
 def decide_child(request: ChildRequest) -> ChildRequest:

@@ -132,8 +132,8 @@ class PromptingHandle(CycleCalls, AskingHandle):
 
         Args:
             content: Text or content blocks, 1 byte to 1 MB of UTF-8 in total.
-            client_id: Your own name for this message, of at most 128 characters. Sending it again with the same
-                content, after a reply was lost, returns the first receipt. A session remembers the last 256 names.
+            client_id: Your own name for this message, 1 to 128 of `A-Z a-z 0-9 . _ : @ + -`. Sending it again with the
+                same content, after a reply was lost, returns the first receipt. A session remembers the last 256 names.
             via: The entry point it came through, such as `http`. Included in `PromptReceived` and `PromptQueued`.
             request_id: Your name for the request that carries it. Included in these events and in `AgentStart`, also
                 after a restart.

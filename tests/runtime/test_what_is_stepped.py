@@ -46,7 +46,9 @@ def said_in(signals: list[Signal]) -> str:
 async def test_what_people_say(supervisor, stepped):
     """Prompts, steers, reasons: half of a character is one that says so, two halves are the character."""
     session = await supervisor.start_session(model=saying("a", "b", "c"))
-    await session.prompt([Text(text=HALF), Text(text=PAIR)], client_id=HALF)
+    await session.prompt([Text(text=HALF), Text(text=PAIR)])
+    with pytest.raises(OptionError):
+        await session.prompt("Hi", client_id=HALF)
     await session.collect_reply()
     await session.steer(HALF)
     await session.collect_reply()

@@ -59,7 +59,8 @@ WRONG = {
         (lambda s: s.wait_for(AgentEnd, timeout_seconds=math.nan), "timeout_seconds is nan: expected a number from 0, or None"),
     ],
     "prompt": [
-        (lambda s: s.prompt("Hi", client_id=5), "client_id is 5: expected a text of 1 to 128 characters"),
+        (lambda s: s.prompt("Hi", client_id=5), "client_id is 5: expected 1 to 128 of A-Z a-z 0-9 . _ : @ + -, the first a letter or digit, without '..'"),
+        (lambda s: s.prompt("Hi", client_id="a..b"), "client_id is 'a..b': expected 1 to 128 of A-Z"),
         (lambda s: s.prompt("Hi", digest=5), "digest is 5: expected a SHA-256 in hexadecimal, 64 of 0-9 a-f, or None"),
         (lambda s: s.prompt("Hi", digest="F" * 64), f"digest is {'F' * 64!r}: expected a SHA-256"),
         (lambda s: s.prompt("Hi", digest="0" * 63), f"digest is {'0' * 63!r}: expected a SHA-256"),
@@ -97,7 +98,7 @@ WRONG = {
     ],
     "go_on": [
         (lambda s: s.go_on(settings=["temperature"]), "settings is ['temperature']: expected PromptSettings"),
-        (lambda s: s.go_on(client_id=5), "client_id is 5: expected a text of 1 to 128 characters"),
+        (lambda s: s.go_on(client_id=5), "client_id is 5: expected 1 to 128 of A-Z a-z 0-9 . _ : @ + -, the first a letter or digit, without '..'"),
         (lambda s: s.go_on(via="HTTP"), "via is 'HTTP': expected a name such as 'http'"),
         (lambda s: s.go_on(request_id=5), "request_id is 5: expected 1 to 128"),
         (lambda s: s.go_on(digest=b""), "digest is b'': expected a SHA-256 in hexadecimal"),
@@ -133,12 +134,13 @@ WRONG = {
         (lambda s: s.rewind(1), "a journal needs a store"),
     ],
     "receipt_of": [
-        (lambda s: s.receipt_of(None), "client_id is None: expected a text of 1 to 128 characters"),
-        (lambda s: s.receipt_of("c" * 129), f"client_id is {'c' * 129!r:.80}: expected a text of 1 to 128 characters"),
+        (lambda s: s.receipt_of(None), "client_id is None: expected 1 to 128 of A-Z a-z 0-9 . _ : @ + -, the first a letter or digit, without '..'"),
+        (lambda s: s.receipt_of("my message"), "client_id is 'my message': expected 1 to 128 of A-Z"),
+        (lambda s: s.receipt_of("c" * 129), f"client_id is {'c' * 129!r:.80}: expected 1 to 128 of A-Z a-z 0-9 . _ : @ + -, the first a letter or digit, without '..'"),
         (lambda s: s.receipt_of("c", digest="no"), "digest is 'no': expected a SHA-256 in hexadecimal, 64 of 0-9 a-f, or None"),
     ],
     "steer": [
-        (lambda s: s.steer("Hi", client_id=""), "client_id is '': expected a text of 1 to 128 characters"),
+        (lambda s: s.steer("Hi", client_id=""), "client_id is '': expected 1 to 128 of A-Z a-z 0-9 . _ : @ + -, the first a letter or digit, without '..'"),
         (lambda s: s.steer("Hi", via=True), "via is True: expected a name such as 'http'"),
         (lambda s: s.steer("Hi", request_id=""), "request_id is '': expected 1 to 128"),
     ],
