@@ -127,4 +127,5 @@ async def watch_rows(  # noqa: PLR0913 - what is watched, and for how long one w
             yield watched
         nursery.cancel_scope.cancel(reason="the watch was closed")
     if watched.fault is not None:
-        raise watched.fault
+        faults, watched.fault = [watched.fault], None  # its traceback refers to this frame
+        raise faults.pop()

@@ -1,10 +1,13 @@
 """Rows of a server as a client has them: begun anew when a connection is lost, and refused where the server says so."""
 
+import gc
 import json
+from types import TracebackType
 
 import pytest
 import trio
 
+import agentrail
 from agentrail.errors import CodecError, RemoteRefused, Unauthorized, Unreachable
 from agentrail.host.hook_payloads import Principal
 from agentrail.remote.dialer import address_of, dial_for
@@ -62,6 +65,31 @@ async def test_what_a_server_refuses_ends_the_watch_with_its_words():
     with pytest.raises(Unreachable, match=r"within 0\.3 s \(.*connect.*"):
         async with sessions(dial, connect_seconds=0.3):
             pass
+
+
+@pytest.mark.parametrize("how", ["connect", "watch"])
+async def test_an_unreachable_server_leaves_nothing_to_the_collector(how):
+    """Each attempt left some eighty objects: Trio's frames refer to the errors of addresses, whose tracebacks refer to them."""
+    url = "http://127.0.0.1:1"
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(Unreachable) as raised:
+            async with (
+                agentrail.connect(url, connect_seconds=0.3)
+                if how == "connect"
+                else sessions(dial_for(address_of(url), None), connect_seconds=0.3)
+            ):
+                pass
+        assert isinstance(raised.value.__cause__, OSError)
+        del raised
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        assert not [one for one in gc.garbage if isinstance(one, BaseException | TracebackType)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
 
 
 def test_a_newer_server_may_say_more_and_a_lying_one_is_named():
