@@ -13,7 +13,7 @@ from collections.abc import (
     MutableMapping,
     Sequence,
 )
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from http import HTTPStatus
 from types import MappingProxyType
@@ -156,6 +156,7 @@ class McpService:
             self.server, max_request_body_size=most, stateless=True
         )
         self._connections: dict[SessionOwner, dict[bytes, None]] = {}  # the least recently used ones first
+        self._running: set[tuple[str, str]] = set()  # connections, each with the id of a request
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
@@ -210,8 +211,26 @@ class McpService:
             "user": AuthenticatedUser(token),
             _CALL: call,
         }
-        with suppress(anyio.ClosedResourceError):  # of a connection that ended meanwhile
+        kept = own if manager is self._manager else ""
+        # Suppressed: the error of a connection that ended meanwhile.
+        with self._holding_id(kept, call), suppress(anyio.ClosedResourceError):
             await manager.handle_request(scope, receive, send)
+
+    @contextmanager
+    def _holding_id(self, connection: str, call: RouteCall) -> Iterator[None]:
+        """Refuse a request with the id of one that has no answer yet. The library would answer the wrong one, and never the other."""
+        asked = {} if call.body is None else call.body.plain
+        is_request = connection and "method" in asked and "id" in asked
+        held = {(connection, str(asked["id"]))} if is_request else set()
+        if held & self._running:
+            refuse_call(
+                "id_invalid", f"the request {asked['id']!r:.80} has no answer yet: give each an id of its own"
+            )
+        self._running |= held
+        try:
+            yield
+        finally:
+            self._running -= held
 
     async def _note_connection(self, scope: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
         """Note that a connection is used. The library limits them too, but for all callers together."""

@@ -981,6 +981,33 @@ async def test_a_notification_right_before_the_end_of_its_connection_is_no_bug_o
     assert "please report" not in caplog.text
 
 
+async def test_an_id_of_a_request_without_an_answer_is_refused():
+    """The library gives the answer of the first request to the second one, and none to the first, whose client waits indefinitely."""
+    hang = HangingTool(name="hang")
+    desk = profile(ScriptedModel([calls(("hang", {})), says("Done.")]), tools=[hang])
+    sent = {"accept": "application/json, text/event-stream"}
+    results: list[httpx.Response] = []
+    async with served(desk) as web:
+        begun = await web.client.post("/mcp", json=rpc("initialize", BEGIN), headers=sent)
+        sent["mcp-session-id"] = begun.headers["mcp-session-id"]
+
+        async def post(body: dict[str, Any]) -> None:
+            results.append(await web.client.post("/mcp", json=body, headers=sent))
+
+        await post({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        asked = rpc("tools/call", {"name": "desk", "arguments": {"prompt": "Go"}})
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(post, asked)
+            await hang.started.wait()
+            await post({**asked, "id": "1"})
+            await post({"jsonrpc": "2.0", "id": 1, "result": {}})  # answers a question of ours
+            told = {"requestId": 1, "reason": "enough"}
+            await post({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": told})
+        await post(rpc("tools/list", {}))
+    assert [one.status_code for one in results] == [202, 422, 202, 202, 200, 200]
+    assert results[1].json()["error"]["data"]["code"] == "id_invalid"
+
+
 async def test_a_notification_cancels_a_call_of_the_older_revision():
     """11.6: the cycle is aborted."""
     hang = HangingTool(name="hang")
