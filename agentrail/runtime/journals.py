@@ -726,10 +726,13 @@ class Journals:
         async with self._shared.beginnings.reserve(key):
             if self._known(key) is not None:
                 raise StillNeeded(session_id, by=["this process, in which it is running: stop it first"])
-            remove = partial(keeping.store.delete, scope, SessionId(session_id))
+            wanted = SessionId(session_id)
+            remove = partial(keeping.store.delete, scope, wanted)
             is_purge = purge and keeping.heartbeat is None  # nodes overwrite nothing
-            async with self.clearing_notes(scope, SessionId(session_id)):
-                deleted = await (keeping.overwriter.purge(remove) if is_purge else keeping.remove(remove))
+            async with self.clearing_notes(scope, wanted):
+                deleted = await (
+                    keeping.overwriter.purge(remove) if is_purge else keeping.remove(scope, wanted, remove)
+                )
                 self._shared.ended.drop_tree(scope, session_id)
             return deleted
 

@@ -35,6 +35,7 @@ from agentrail.errors import (
     CodecError,
     JournalBehind,
     OptionError,
+    StillNeeded,
     StoreUnavailable,
     YourMove,
 )
@@ -53,7 +54,7 @@ from agentrail.runtime.session_journal import SessionJournal
 from agentrail.runtime.session_keys import key_of
 from agentrail.runtime.store_summary import stored_standing
 from agentrail.runtime.store_writer import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Writer
-from agentrail.runtime.trust import SAFE_LEASE_SECONDS, NodeSilence, beat_seconds, silent_nodes
+from agentrail.runtime.trust import SAFE_LEASE_SECONDS, NodeSilence, beat_seconds, is_living, silent_nodes
 from agentrail.runtime.witness import Witness
 
 LOGGER: Final = Logger("agentrail.runtime")
@@ -298,12 +299,26 @@ class Keeping:
     async def write(self, function: Callable[[], T]) -> T:
         return function() if self.store.is_immediate else await self.writer.call(function)
 
-    async def remove(self, function: Callable[[], T]) -> T:
-        """Make a call that deletes or erases a tree, after all earlier calls. Over a shared store, appends continue meanwhile."""
+    async def remove(self, scope: str, root: SessionId, function: Callable[[], T]) -> T:
+        """Make a call that deletes or erases a tree, after all earlier calls. Over a shared store, appends continue meanwhile.
+
+        Raises:
+            StillNeeded: Another node owns it that this one, which watches the nodes, has not seen silent for a lease: the store's clock may be wrong.
+        """
         if self.heartbeat is None:
             return await self.write(function)
+        is_watching, silent = self.silence.looked_at is not None, silent_nodes(self.silence)
+
+        def remove_left() -> T:
+            row = self.store.get(scope, root) if is_watching else None
+            if row is not None and row.node != self.node.id and not row.standing.has_ended:
+                for one in self.store.nodes():
+                    if one.id == row.node and is_living(one) and silent.get(one.id) != one.seen_at_ms:
+                        raise StillNeeded(root, by=[f"node {one.id}"])
+            return function()
+
         await self.write(lambda: None)
-        return await self._carry(function)
+        return await self._carry(remove_left)
 
     async def take(
         self, scope: str, root: SessionId, cause: Cause, *, force: bool = False, tail: Tail | None = None

@@ -2,7 +2,7 @@
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Final
@@ -17,7 +17,7 @@ from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.otp.guarded_calls import call_guarded
 from agentrail.outside import Outside
-from agentrail.runtime.overwriter import Write, bug_told
+from agentrail.runtime.overwriter import bug_told
 from agentrail.runtime.session_keys import key_of
 from agentrail.runtime.session_loader import all_sessions
 from agentrail.runtime.store_writer import StoreBug
@@ -148,7 +148,7 @@ class Retention:
     _limits: KeepLimits
     _node: str
     _outside: Outside
-    _write: Write
+    _remove: Callable[[str, SessionId, Callable[[], None]], Awaitable[None]]
     _after_removing: Callable[[], object] | None = field(default=None, kw_only=True)
     _scope: trio.CancelScope = field(init=False, factory=trio.CancelScope)
     # For sessions without an owner, by the hash of their last record: an unchanged size is measured once.
@@ -265,7 +265,8 @@ class Retention:
     async def _delete(self, plan: SweepPlan, one: StoredTree, why: str) -> None:
         try:
             async with self.clearing_notes(one.scope, one.root):
-                await self._write(partial(call_guarded, _TELL_BUG, self._delete_now, one, why))
+                delete = partial(call_guarded, _TELL_BUG, self._delete_now, one, why)
+                await self._remove(one.scope, one.root, delete)
         except SessionNotFound:
             plan.deleted(one)  # by another node
         except StillNeeded as error:

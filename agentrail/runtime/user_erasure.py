@@ -135,7 +135,7 @@ class UserErasure:
             async with self._shared.beginnings.reserve(key):
                 if self._known(key) is None:
                     erase = partial(keeping.store.erase, scope, root, USER_FORGOTTEN)
-                    erased = await keeping.remove(erase)
+                    erased = await keeping.remove(scope, root, erase)
                     self._shared.ended.drop_tree(scope, root)
                     return erased
         raise StillNeeded(root, by=["this process, in which it is running" if why is None else str(why)])

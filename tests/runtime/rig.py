@@ -172,6 +172,9 @@ class Inline(RealMachine):
         await trio.lowlevel.checkpoint()
         return made
 
+    def check_cancelled(self) -> None:
+        """Do nothing: in the loop, nothing is cancelled between two steps."""
+
 
 class Chunky(FunctionModel):
     """A provider that gives these chunks to each request, whatever they are; a number is a pause, an error is raised."""

@@ -8,11 +8,19 @@ import trio
 from agentrail import ToolContext, tool
 from agentrail.abc.living_nodes import Departures
 from agentrail.abc.store import Filters, Node, OwedRow, Standing
-from agentrail.errors import JournalBehind, SessionDown, SessionNotFound, StoreUnavailable, Unrevivable
+from agentrail.errors import (
+    JournalBehind,
+    SessionDown,
+    SessionNotFound,
+    StillNeeded,
+    StoreUnavailable,
+    Unrevivable,
+)
 from agentrail.events import AgentEnd, ApprovalRequired, ApprovalResolved, EventsLost
 from agentrail.outside import installed
 from agentrail.plugins.human_approval import HumanApproval
 from agentrail.runtime.persistence import BEHIND
+from agentrail.runtime.retention import KeepLimits
 from agentrail.runtime.session_clock import now_ms, store_now_ms
 from agentrail.stores.recall_memory import InMemoryNotes
 from agentrail.testing.models import FunctionModel, calls, says
@@ -358,6 +366,41 @@ async def test_a_step_of_the_store_s_clock_moves_nothing(step_ms):
         assert taken_by(store, "s") == []
         assert two.sessions() == ()
         assert [one.session_id for one in one.sessions()] == ["s"]
+
+
+@pytest.mark.parametrize("how", ["delete", "forget", "sweep"])
+async def test_a_step_of_the_store_s_clock_deletes_no_session_of_a_living_node(how):
+    """Another node could delete or erase it until the owner's next heartbeat. Once the owner has been silent for a lease, it can."""
+    store, clock = shared_store()
+    async with AsyncExitStack() as opened:
+        one, connection = await opened.enter_async_context(node_over(store, revive=hanging))
+        session = await one.start_session(session_id="s", user_data={"user_id": "ada"}, **hanging())
+        keep = KeepLimits(size_bytes=1) if how == "sweep" else None
+        two, _ = await opened.enter_async_context(node_over(store, keep=keep))
+        await session.prompt("Hi")
+
+        async def remove():
+            if how == "delete":
+                with suppress(StillNeeded):
+                    await two.delete_session("s")
+            elif how == "forget":
+                await two.forget_user("ada")
+            else:
+                await two._shared.keeping.retention.sweep()  # noqa: SLF001 - otherwise hourly
+
+        def kinds():
+            return [] if store.get("", "s") is None else [one.kind for one in store.read("", "s")]
+
+        await trio.sleep(17.2)
+        before = kinds()
+        clock.stepped_ms += 3_600_000
+        await remove()
+        assert before == kinds() != []
+        assert (await session.status()).phase == "running"
+        connection.cut()
+        await trio.sleep(2 * LEASE)
+        await remove()
+        assert before != kinds()
 
 
 async def test_a_dead_node_loses_its_sessions_within_a_lease_although_the_clock_was_set_back():

@@ -21,7 +21,7 @@ from agentrail.testing.faulty_store import CutStore
 from agentrail.testing.models import ScriptedModel
 from agentrail.testing.store_rules.trial import Author
 from tests.runtime.rig import on_virtual_time, open_over, saying
-from tests.runtime.test_retention import write_now
+from tests.runtime.test_retention import remove_now
 
 OWED = (OwedRow(kind="overwrite", id="removed", body=b"{}"),)
 
@@ -154,7 +154,7 @@ async def test_a_sweep_asks_once_and_only_of_a_small_file(tmp_path, monkeypatch,
     begin(store, "a", "b")
     one = await overwriting_of(store, nursery)
     limits = KeepLimits(size_bytes=1)
-    sweeps = Retention(store, limits, "n", current(), write_now, after_removing=one.after_sweep)
+    sweeps = Retention(store, limits, "n", current(), remove_now, after_removing=one.after_sweep)
     await sweeps.sweep()
     await sweeps.sweep()
     await trio.sleep(600)

@@ -41,13 +41,13 @@ def names(store):
     return [one.session for one in store.find(Filters(), limit=1_000)]
 
 
-async def write_now(function):
+async def remove_now(_scope, _root, function):
     await trio.lowlevel.checkpoint()
     return function()
 
 
-def sweeper(store, *, write=write_now, **limits):
-    return Retention(store, KeepLimits(**limits), "n-me", current(), write)
+def sweeper(store, *, remove=remove_now, **limits):
+    return Retention(store, KeepLimits(**limits), "n-me", current(), remove)
 
 
 async def swept(store, **limits):
@@ -240,12 +240,12 @@ async def test_what_another_has_deleted_meanwhile_is_gone_and_no_error(store, cl
         clock.now += 1
     clock.now += 9 * DAY_MS
 
-    async def write(function):
+    async def remove(scope, root, function):
         if "a" in names(store):
             store.delete("", "a")
-        return await write_now(function)
+        return await remove_now(scope, root, function)
 
-    one = sweeper(store, days=1, write=write)
+    one = sweeper(store, days=1, remove=remove)
     await one.sweep()
     assert names(store) == []
     assert (one.deleted, one.sweeps, one.still_needed) == (2, 1, 0)
