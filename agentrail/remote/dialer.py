@@ -163,7 +163,9 @@ async def _serve_connection(dial: Dial, serve: Serve) -> BaseException | None:
         ended = [*leaves(group), *ended]
     explaining = (AgentrailError, websockets.ConnectionClosed, websockets.HandshakeError)
     told = [one for one in ended if isinstance(one, explaining)]
-    for one in ended:  # frames of Trio refer to the errors that passed them: cycles, which only the collector would free
+    for one in (
+        ended
+    ):  # frames of Trio refer to the errors that passed them: cycles, which only the collector would free
         for error in (one, *leaves(one.__cause__ or one)):
             error.__traceback__ = None
     return next(iter(told or ended), None)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -705,7 +706,7 @@ class SessionCell(SleepingCell):
         try:
             self.rested = make_rested(self.state, at_boundary=at_boundary)
         except CodecError as error:  # it would be lost, so the session continues instead
-            request.error, self.resting = error, None
+            request.error, self.resting = partial(CodecError, str(error), path=error.path), None
             request.settled.set()
             return False
         if self.journal is not None:

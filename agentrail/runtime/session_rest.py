@@ -1,7 +1,7 @@
 """Rest: a session stops at a point without running work, and its state is returned as bytes."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import trio
@@ -53,6 +53,7 @@ class RestRequest:
 
     Attributes:
         callers: For each caller, the time when it wants running work to be cut.
+        error: Makes an error for each caller. The traceback of a shared one would refer to this request: a cycle.
     """
 
     __slots__ = ("callers", "error", "is_move", "settled")
@@ -61,7 +62,7 @@ class RestRequest:
         self.callers: list[float] = []
         self.is_move: bool = is_move
         self.settled: trio.Event = trio.Event()
-        self.error: CodecError | None = None
+        self.error: Callable[[], CodecError] | None = None
 
     @property
     def is_due(self) -> bool:

@@ -127,7 +127,7 @@ async def _leave(cell: SessionCell, within: float) -> Rested:
     finally:
         _give_up_rest(cell, request, due_at)
     if request.error is not None:
-        raise request.error
+        raise request.error()
     if cell.rested is None:
         raise SessionDown(cell.ports.session_id, cell.ending or "ended")
     await cell.wait_down()
@@ -170,7 +170,7 @@ async def leave_for_move(cell: SessionCell, within: float) -> None:
         if cell.rested is None:
             cell.hold(is_held=False)
     if request.error is not None:
-        raise request.error
+        raise request.error()
     if cell.rested is None:
         if cell.ending is not None:
             raise SessionDown(cell.ports.session_id, cell.ending)

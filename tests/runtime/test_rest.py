@@ -1,7 +1,11 @@
 """A session is put to rest: it leaves where nothing of it is at work, without an end, and what it knows is kept as bytes."""
 
+import gc
+import weakref
+
 import pytest
 import trio
+import trio.testing
 
 from agentrail import SessionDown, tool
 from agentrail.core.session.state_codec import decode_session, encode_session
@@ -233,6 +237,21 @@ async def test_a_state_that_cannot_be_written_stays_awake(supervisor):
     with pytest.raises(CodecError, match="user_data"):
         await supervisor.rest("s-1")
     assert await session.ask("Hi") == "a"
+
+
+async def test_the_error_of_a_state_that_cannot_be_written_is_freed_without_the_collector(supervisor):
+    """It left 50 objects in cycles: the request kept the error, whose traceback referred to it, and so did a frame of the codec."""
+    await supervisor.start_session(model=saying("a"), session_id="s-1", user_data={"object": object()})
+    gc.disable()
+    try:
+        with pytest.raises(CodecError) as raised:
+            await supervisor.rest("s-1")
+        known = weakref.ref(raised.value)
+        del raised
+        await trio.testing.wait_all_tasks_blocked()
+        assert known() is None
+    finally:
+        gc.enable()
 
 
 async def test_one_that_ends_meanwhile_is_down(supervisor):

@@ -176,9 +176,18 @@ def _write(
         except UnicodeEncodeError:  # half of a surrogate pair, and msgspec does not report where
             raise unwritable(content) from None
     except (Misfit, RecursionError) as error:
-        misfit = error if isinstance(error, Misfit) else Misfit(f"nested too deeply: {error}")
-        message = f"no {kind} that can be stored: at {misfit.path}: {misfit.fault}; remove its source, because no journal can hold it either"
-        raise CodecError(message, path=misfit.path) from error
+        what, advice = (
+            f"no {kind} that can be stored",
+            "remove its source, because no journal can hold it either",
+        )
+        raise _codec_error(what, error, advice) from error
+
+
+def _codec_error(what: str, error: Misfit | RecursionError, advice: str, news: str = "") -> CodecError:
+    # Not where it is raised: a name there for the handled error, whose traceback refers to that frame, would be a cycle.
+    misfit = error if isinstance(error, Misfit) else Misfit(f"nested too deeply: {error}")
+    advice = news if misfit.is_news and news else advice
+    return CodecError(f"{what}: at {misfit.path}: {misfit.fault}; {advice}", path=misfit.path)
 
 
 def _read(kind: DocumentKind, hint: Any, text: bytes | str, reading: Reading) -> object:
@@ -189,10 +198,8 @@ def _read(kind: DocumentKind, hint: Any, text: bytes | str, reading: Reading) ->
         step_down("plugins", reading.restore, _part(document, "plugins", PLUGINS, reading))
         return _part(document, kind, SHAPES.of(hint), reading)
     except (Misfit, RecursionError) as error:
-        misfit = error if isinstance(error, Misfit) else Misfit(f"nested too deeply: {error}")
-        advice = "it may come from a newer version" if misfit.is_news else f"pass what was written as {kind}"
-        message = f"no {kind}: at {misfit.path}: {misfit.fault}; {advice}"
-        raise CodecError(message, path=misfit.path) from error
+        what, advice = f"no {kind}", f"pass what was written as {kind}"
+        raise _codec_error(what, error, advice, news="it may come from a newer version") from error
 
 
 def _check_head(document: dict[str, Any], kind: DocumentKind) -> None:
