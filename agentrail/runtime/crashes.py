@@ -47,10 +47,13 @@ def what_travels(
 def raise_what_travels(error: BaseException) -> None:
     """Raise the part of a caught exception that must propagate. Return if all of it is a bug."""
     leaving = what_travels(error)
-    if leaving is error:
-        raise leaving
-    if leaving is not None:
-        raise leaving from None
+    try:
+        if leaving is error:
+            raise leaving
+        if leaving is not None:
+            raise leaving from None
+    finally:
+        del error, leaving  # whose traceback refers to this frame: a cycle, freed by the collector only
 
 
 class PortCrashed(Exception):

@@ -16,6 +16,7 @@ from agentrail.messages import UserMessage
 from agentrail.outside import installed
 from agentrail.plugins import Permissions
 from agentrail.plugins.human_approval import HumanApproval
+from agentrail.runtime.crashes import raise_what_travels
 from agentrail.runtime.session_actor import MAILBOX_CAPACITY
 from agentrail.runtime.supervisor_lifespan import open_sessions
 from agentrail.stores.memory import MemoryStore
@@ -346,3 +347,22 @@ async def test_a_rewind_over_a_store_that_lost_records():
             await session.ask("first")
             with pytest.raises(JournalBehind, match="acknowledged"):
                 await session.rewind(2)
+
+
+async def test_an_error_that_travels_is_freed_without_the_collector():
+    """Each stream whose client left kept 200 objects in a cycle: the frame that raised its cancellation again referred to it."""
+    gc.disable()
+    try:
+        known = []
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            try:
+                await trio.lowlevel.checkpoint()
+            except BaseException as raised:  # noqa: ASYNC103, BLE001 - cancellation is raised again
+                known.append(weakref.ref(raised))
+                raise_what_travels(raised)
+        await trio.lowlevel.checkpoint()  # Trio itself refers to it for the rest of the step
+        assert scope.cancelled_caught
+        assert [one() for one in known] == [None]
+    finally:
+        gc.enable()
