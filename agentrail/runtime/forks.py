@@ -51,6 +51,7 @@ _CONFIG_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "approval_timeout_seconds": ("approval_timeout_ms",),
     "tool_timeout_seconds": ("question_timeout_ms",),
     "agents": ("agents", "agent_limits"),
+    "tools": ("agents", "agent_limits"),
     "max_agents": ("agent_limits",),
     "max_agents_total": ("agent_limits",),
     "max_agent_depth": ("agent_limits",),

@@ -302,7 +302,7 @@ def _describe_for(cell: SessionCell, model: str) -> tuple[ToolSpec, ...]:
     tools = [ports.tools[spec.name, box.generation_of(spec.name)] for spec in box]
     listing = partial(_listing, cell, model)
     return tuple(
-        msgspec.structs.replace(ports.spec_of(tool, listing), origin=spec.origin)
+        msgspec.structs.replace(spec, description=ports.spec_of(tool, listing).description)
         for spec, tool in zip(box, tools, strict=True)
         if _is_described_for_models(tool)
     )
@@ -318,9 +318,12 @@ def renew_tools(cell: SessionCell) -> ChangeTools | None:
     box = data.tools
     found = [(spec, cell.ports.tools.get((spec.name, box.generation_of(spec.name)))) for spec in box]
     gone = tuple([spec.name for spec, tool in found if isinstance(tool, GoneTool)])
-    # A source reports the changes of its tools itself, and what has no code here is answered elsewhere.
+    # A source reports the changes of its tools itself, and what has no code here is answered elsewhere. Calls of the
+    # machine's tools are answered by the session, whose own agents their schemas list.
     kept = [
-        (spec, tool) for spec, tool in found if not (spec.shown_text or tool is None or spec.name in gone)
+        (spec, tool)
+        for spec, tool in found
+        if not (spec.shown_text or tool is None or spec.name in gone or spec.answered_by == "machine")
     ]
     changed = [(now, tool) for spec, tool in kept if (now := _spec_now(cell, spec, tool)) != spec]
     agents = [
@@ -357,5 +360,5 @@ def _listing(cell: SessionCell, model: str) -> ToolListing:
         working_dir=ports.working_dir,
         user_data=ports.user_data,
         is_unconfined=ports.workspace.is_unconfined(),
-        agents=tuple((one.spec.name, one.spec.description) for one in ports.agents.values()),
+        agents=tuple((one.name, one.description) for one in cell.state.data.config.agents),
     )

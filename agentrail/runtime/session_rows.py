@@ -100,7 +100,7 @@ def names_for_commands(
         return (), (), ()
     data = cell.visible.data
     sections = tuple((name, fixed_tokens_of(text, _NO_TOOLS)) for name, text in system_sections_of(data))
-    return tuple(data.tools.names), tuple(cell.ports.agents), sections
+    return tuple(data.tools.names), tuple([one.name for one in data.config.agents]), sections
 
 
 def faults_of_edit(session: Session, approval_id: str, arguments: JsonObject) -> list[str]:

@@ -417,6 +417,47 @@ async def test_an_agent_without_tools_of_its_own_any_more_has_those_of_the_sessi
         assert "looked" in await _all_results(session)
 
 
+def _offered(request):
+    """The agents that each tool names: in its schema, and in its text."""
+    return {
+        spec.name: (
+            spec.parameters["properties"].get("agent", {}).get("enum"),
+            [line.split(":")[0][2:] for line in spec.description.splitlines() if line.startswith("- ")],
+        )
+        for spec in request.tools
+        if spec.name in {"handoff_to", "spawn_agent", "task"}
+    }
+
+
+@pytest.mark.parametrize("how", ["resume", "switch", "attach"])
+async def test_a_session_offers_the_agents_that_it_accepts(how):
+    """Tools listed agents that came into the code after the start of the session, which refused them."""
+    inner, task = fresh(), TaskTool()
+    clerk, artist = [
+        Agent(name=name, description="Works.", handoff=True, background=True) for name in ("clerk", "artist")
+    ]
+    async with Process(inner) as supervisor:
+        session = await supervisor.start_session(
+            model=saying("a"), agents=[clerk], tools=[task], session_id="s-1"
+        )
+        await session.ask("Hi")
+    model = saying("b", "c")
+    async with open_again(inner) as supervisor:
+        session = await supervisor.resume_session("s-1", model=model, agents=[artist, clerk], tools=[task])
+        if how == "switch":
+            await session.switch_model(model)
+        elif how == "attach":
+            await session.attach_tools(task)
+        await session.ask("Go on")
+        own = {name: (["clerk"], ["clerk"]) for name in ("handoff_to", "spawn_agent")}
+        assert _offered(model.requests[0]) == own | {"task": (None, ["clerk", "general-purpose"])}
+        fork = await session.fork(tools=[task])
+        await fork.ask("Go on")
+        every = {name: (["artist", "clerk"],) * 2 for name in own}
+        assert _offered(model.requests[1]) == every | {"task": (None, ["artist", "clerk", "general-purpose"])}
+        assert [one.name for one in fork._cell.state.data.config.agents] == ["artist", "clerk"]  # noqa: SLF001
+
+
 @pytest.mark.parametrize("how", ["fork", "rewind"])
 async def test_an_agent_of_the_past_has_tools_of_the_present(how):
     """A fork or a rewind to before the resumption crashed over tools that the agent had then."""
