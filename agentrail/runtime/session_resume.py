@@ -131,6 +131,7 @@ class SessionResumption:
         self._watch: PluginWatch | None = None
         self._seen = seen
         self._imported: ImportedTools = {}
+        self._has_keywords = False
 
     async def run(self, give: GiveOptions) -> tuple[ReadySession, ...]:
         keeping, wanted = self._keeping, self._wanted
@@ -138,7 +139,9 @@ class SessionResumption:
         opening = await keeping.read(partial(opening_of, keeping.store, top))
 
         def assembled() -> tuple[SessionOptions, tuple[SessionCell, Workspace]]:
-            options = _options_of(opening, give(opening))
+            given = give(opening)
+            self._has_keywords = not isinstance(given, SessionOptions)
+            options = _options_of(opening, given)
             return options, assemble(wanted.session_id, options, self._dependencies)
 
         options, (cell, workspace) = call_guarded(partial(_refuse_bug, wanted.session_id), assembled)
@@ -173,6 +176,9 @@ class SessionResumption:
         for one in tree.values():
             is_root = one.stored.session == wanted.session_id
             missing = missing_code(one.state, ports, is_root=is_root, finds_tools=True)
+            # Keywords without providers are a mistake. `SessionOptions` without them remove the providers.
+            if self._has_keywords and one.state.data.config.gathers_context and not ports.context_providers:
+                missing.append("its context providers")
             if missing:
                 raise Unrevivable(one.stored.session, missing=missing)
             self._check_drift(one)
@@ -396,11 +402,7 @@ def _options_of(opening: StoredOpening, given: Any) -> SessionOptions:
         )
     if "model" not in merged and "blueprint" not in merged:
         raise Unrevivable(opening.session_id, missing=[f"model {config.model.model!r}"])
-    options = make_options(merged)
-    # Keywords without providers are a mistake. `SessionOptions` without them, handled above, remove the providers.
-    if config.gathers_context and not options.context_providers:
-        raise Unrevivable(opening.session_id, missing=["its context providers"])
-    return options
+    return make_options(merged)
 
 
 def _plugins_of(options: SessionOptions, watch: PluginWatch) -> list[Any]:

@@ -396,6 +396,23 @@ async def test_providers_that_a_resumption_forgets_are_missed():
 
 
 @on_virtual_time
+async def test_providers_are_missed_if_the_session_had_them_last():
+    """The providers of its start were missed also after their removal, and later ones never were."""
+    store, providers = MemoryStore(lease_ms=0), [giving(note("noon"))]
+    await _kept(store, context_providers=providers)
+    async with open_over(store) as supervisor:
+        await supervisor.resume_session("s-1", SessionOptions(model=saying("b")))
+    async with open_over(store) as supervisor:
+        session = await supervisor.resume_session("s-1", model=saying("c"))
+        assert await session.ask("Go on") == "c"
+    async with open_over(store) as supervisor:
+        await supervisor.resume_session("s-1", model=saying("d"), context_providers=providers)
+    async with open_over(store) as supervisor:
+        with pytest.raises(Unrevivable, match="its context providers"):
+            await supervisor.resume_session("s-1", model=saying("e"))
+
+
+@on_virtual_time
 @pytest.mark.parametrize("how", ["resume", "fork", "rewind"])
 async def test_new_providers_are_asked_for_a_session_that_began_without(how):
     """Also after a fork or a rewind to a turn before they came."""
