@@ -22,6 +22,7 @@ from agentrail.errors import ChildRefused, ProcessRefused, ToolContractError
 from agentrail.events import Todo
 from agentrail.frozen import EMPTY, MAX_LEVELS, frozen_json, frozen_value
 from agentrail.messages import CallId, JsonObject, JsonValue, SessionId
+from agentrail.otp.child_specs import is_seconds
 
 T = TypeVar("T")
 
@@ -420,7 +421,7 @@ class ToolContext(Generic[D]):
         if not question.strip():
             message = "ask_user takes a question; got an empty one"
             raise ToolContractError(message)
-        if timeout_seconds is not None and not 0 < timeout_seconds < math.inf:
+        if timeout_seconds is not None and not is_seconds(timeout_seconds, above_zero=True):
             message = f"ask_user waits for a time above 0 s, or None; got {timeout_seconds!r}"
             raise ToolContractError(message)
         fault = None if schema is None else fault_of_form(schema)

@@ -235,7 +235,7 @@ class SupervisorFlags:
         _check_choice("strategy", self.strategy, get_args(Strategy))
         if not is_whole(self.intensity, at_least=0):
             _refuse("intensity", self.intensity, "an integer >= 0")
-        if not is_amount(self.period_seconds, above_zero=True):
+        if not is_seconds(self.period_seconds, above_zero=True):
             _refuse("period_seconds", self.period_seconds, "finite seconds above 0", code="invalid_period")
         _check_choice("auto_shutdown", self.auto_shutdown, get_args(AutoShutdown))
         if not isinstance(self.backoff, Backoff | None):
@@ -386,6 +386,11 @@ def is_number(value: object) -> TypeGuard[float]:
 def is_amount(value: object, *, above_zero: bool = False) -> TypeGuard[float]:
     """Return whether a value is an amount, such as of seconds or dollars: finite, also as a float, and not negative."""
     return is_number(value) and (value > 0 if above_zero else value >= 0)
+
+
+def is_seconds(value: object, *, above_zero: bool = False) -> TypeGuard[float]:
+    """Return whether a value is an amount of seconds, finite also in milliseconds."""
+    return is_amount(value, above_zero=above_zero) and value <= sys.float_info.max / 1000
 
 
 def is_whole(value: object, *, at_least: int) -> TypeGuard[int]:

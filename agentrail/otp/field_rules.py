@@ -24,7 +24,7 @@ from typing import (
 from attrs import fields_dict
 
 from agentrail.errors import OptionError
-from agentrail.otp.child_specs import is_amount, is_number, is_whole
+from agentrail.otp.child_specs import is_amount, is_number, is_seconds, is_whole
 from agentrail.otp.guarded_calls import repr_of
 
 _P = ParamSpec("_P")
@@ -62,8 +62,8 @@ Dollars: TypeAlias = Annotated[
     float, (partial(is_amount, above_zero=True), "a finite number of dollars above 0")
 ]
 Share: TypeAlias = Annotated[float, (lambda value: is_amount(value) and value <= 1, "a number from 0 to 1")]
-Pause: TypeAlias = Annotated[float, (is_amount, "finite seconds >= 0")]
-TimeLimit: TypeAlias = Annotated[float, (partial(is_amount, above_zero=True), "finite seconds above 0")]
+Pause: TypeAlias = Annotated[float, (is_seconds, "finite seconds >= 0")]
+TimeLimit: TypeAlias = Annotated[float, (partial(is_seconds, above_zero=True), "finite seconds above 0")]
 
 
 class CheckedFields:

@@ -24,7 +24,7 @@ from agentrail.errors import OptionError
 from agentrail.errors.name_guesses import guess_name
 from agentrail.frozen import EMPTY, MAX_LEVELS, FrozenDict, TooDeep, frozen_json, frozen_value
 from agentrail.messages import JsonValue, Message
-from agentrail.otp.child_specs import Restart, is_amount, is_whole
+from agentrail.otp.child_specs import Restart, is_seconds, is_whole
 from agentrail.otp.guarded_calls import call_guarded, is_async, repr_of
 from agentrail.runtime.agent import Agent, equip_agent
 from agentrail.runtime.session_keys import NO_SCOPE, fault_of_scope
@@ -591,8 +591,8 @@ _BY_OPTION: Final[tuple[tuple[str, _Check], ...]] = (
         ),
     ),
     ("wake_on_background_end", _flag),
-    ("tool_timeout_seconds", _must(partial(is_amount, above_zero=True), "a finite number above 0")),
-    ("approval_timeout_seconds", _must(is_amount, "a finite number from 0")),
+    ("tool_timeout_seconds", _must(partial(is_seconds, above_zero=True), "a finite number above 0")),
+    ("approval_timeout_seconds", _must(is_seconds, "a finite number from 0")),
     ("restart", _one_of(*_RESTARTS, written=f"one of {', '.join(_RESTARTS)}")),
     *((name, _unicode) for name in ("system_prompt", "user_data", "replace_sections")),
     *((name, _unicode) for name in ("immune_tools", "messages", "response_format")),

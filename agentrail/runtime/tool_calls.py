@@ -64,6 +64,7 @@ from agentrail.errors import (
 from agentrail.frozen import MAX_LEVELS, frozen_json, frozen_value, thawed, too_large
 from agentrail.logs import CALL_TRACE
 from agentrail.messages import Image, JsonObject, JsonValue, SessionId
+from agentrail.otp.child_specs import is_seconds
 from agentrail.otp.crash_text import describe_bug, describe_crash, words_of
 from agentrail.otp.guarded_calls import leaves
 from agentrail.outside import jitter, way_back
@@ -283,7 +284,7 @@ def decide_outcome(attempt: Attempt, returned: object) -> AttemptEnd:
 
 def _checked_question(tool: Tool, asked: ToolQuestion) -> ToolQuestion:
     seconds = asked.timeout_seconds
-    if not asked.question.strip() or (seconds is not None and not 0 < seconds < math.inf):
+    if not asked.question.strip() or (seconds is not None and not is_seconds(seconds, above_zero=True)):
         message = f"tool {tool.name!r} returned a question without words, or with a time limit of {seconds!r}"
         raise ToolContractError(message)
     state = plain_details(tool.name, asked.state)

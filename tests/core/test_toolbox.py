@@ -62,7 +62,7 @@ def test_what_no_model_can_be_told_of_is_refused():
         ({"description": " "}, "tool 'x' has no description"),
         *(
             ({"timeout_seconds": one}, "expected a finite number above 0, or None")
-            for one in (0, -1.0, math.inf, math.nan, 10**400)
+            for one in (0, -1.0, math.inf, math.nan, 1e306, 10**400)
         ),
     ):
         fields = {"name": "x", "description": "A tool.", "parameters": {"type": "object", **tool}}

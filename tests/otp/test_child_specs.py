@@ -152,7 +152,10 @@ ALLOWED = {
         ({"strategy": "one_for_none"}, "invalid_strategy"),
         ({"strategy": None}, "invalid_strategy"),
         *(({"intensity": value}, "invalid_intensity") for value in (-1, math.inf, True, 1.0, "1", None)),
-        *(({"period_seconds": value}, "invalid_period") for value in (0, -1, math.inf, math.nan, True, "5")),
+        *(
+            ({"period_seconds": value}, "invalid_period")
+            for value in (0, -1, math.inf, math.nan, 1e306, True, "5")
+        ),
         ({"auto_shutdown": "always"}, "invalid_auto_shutdown"),
         ({"backoff": 1.0}, "invalid_backoff"),
         *(({"max_children": n, "strategy": "dynamic"}, "invalid_max_children") for n in (0, True, 1.5)),

@@ -113,6 +113,12 @@ async def test_a_directory_that_was_removed_is_named(supervisor, tmp_path, monke
         ("inline_tags", 1, "inline_tags is 1: expected True or False"),
         ("response_format", [], "response_format is []: expected a JSON Schema as a dict, or None"),
         ("tool_timeout_seconds", 0, "tool_timeout_seconds is 0: expected a finite number above 0"),
+        ("tool_timeout_seconds", 1e306, "tool_timeout_seconds is 1e+306: expected a finite number above 0"),
+        (
+            "approval_timeout_seconds",
+            1e306,
+            "approval_timeout_seconds is 1e+306: expected a finite number from 0",
+        ),
         ("tool_timeout_seconds", math.inf, "tool_timeout_seconds is inf: expected a finite number above 0"),
         (
             "tool_timeout_seconds",

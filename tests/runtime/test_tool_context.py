@@ -8,7 +8,7 @@ import attrs
 import pytest
 import trio
 
-from agentrail.abc import ExecuteOptions, ToolContext
+from agentrail.abc import ExecuteOptions, ToolContext, ToolQuestion
 from agentrail.errors import ProcessRefused
 from agentrail.sandboxes.composite import CompositeSandbox
 from agentrail.sandboxes.local import LocalSandbox
@@ -200,16 +200,21 @@ async def test_a_call_that_was_stopped_opens_nothing(supervisor, local, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("question", "seconds"), [(" ", 1), ("Which?", 0), ("Which?", -1), ("Which?", math.inf), ("?", math.nan)]
+    ("question", "seconds"),
+    [(" ", 1), ("Which?", 0), ("Which?", -1), ("Which?", math.inf), ("?", math.nan), ("?", 1e306)],
 )
-async def test_a_question_that_is_none_is_refused(supervisor, question, seconds):
-    """Empty, or with a time that is none: the author's move."""
+@pytest.mark.parametrize("waits_as_data", [False, True])
+async def test_a_question_that_is_none_is_refused(supervisor, question, seconds, waits_as_data):
+    """Empty, or with a time that is none: the author's move. One of 1e306 s crashed the session."""
 
     async def work(ctx):
+        if waits_as_data:
+            return ToolQuestion(question=question, timeout_seconds=seconds)
         return await ctx.ask_user(question, timeout_seconds=seconds)
 
     result = await result_of(supervisor, tool_of(work))
-    assert "ToolContractError: ask_user" in result.text
+    words = "returned a question without words" if waits_as_data else "ToolContractError: ask_user"
+    assert words in result.text
 
 
 @on_virtual_time

@@ -20,7 +20,7 @@ from agentrail.core.values.json_schema import (
 from agentrail.errors import ToolDefinitionError
 from agentrail.frozen import EMPTY, FrozenDict, TooDeep, frozen_json
 from agentrail.messages import CallId, JsonObject, ToolCall
-from agentrail.otp.child_specs import is_amount
+from agentrail.otp.child_specs import is_seconds
 from agentrail.otp.guarded_calls import show
 from agentrail.structs import Value, always_encoded
 
@@ -112,7 +112,7 @@ class ToolSpec(_Memoized, Value, frozen=True, kw_only=True, omit_defaults=True):
             message = f"tool {self.name!r} has no description: describe what it does, so that the model can choose it"
             raise ToolDefinitionError(message)
         seconds = self.timeout_seconds
-        if seconds is not None and not is_amount(seconds, above_zero=True):
+        if seconds is not None and not is_seconds(seconds, above_zero=True):
             message = f"tool {self.name!r} has timeout_seconds {show(seconds)}: expected a finite number above 0, or None"
             raise ToolDefinitionError(message)
         if self.parameters.get("type") != "object":

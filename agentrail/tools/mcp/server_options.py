@@ -12,7 +12,7 @@ from attrs import field, fields, frozen
 from agentrail.abc import Secret
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import OptionError
-from agentrail.otp.child_specs import is_amount
+from agentrail.otp.child_specs import is_seconds
 from agentrail.otp.field_rules import misfits
 from agentrail.otp.guarded_calls import repr_of
 from agentrail.wire.sandbox_address import is_loopback_host
@@ -214,7 +214,7 @@ def faults_of_server(given: Mapping[str, Any]) -> Iterator[str]:
             yield f"{key} is {repr_of(given[key]):.80}: expected one of {', '.join(filter(None, known))}"
     for key in ("connect_timeout", "timeout_seconds", "max_message_bytes"):
         value = given.get(key, 1)
-        if not is_amount(value, above_zero=True):
+        if not is_seconds(value, above_zero=True):
             yield f"{key} is {repr_of(value):.80}: expected a number above 0"
     if given.get("roots") is True and given.get("scope") not in (None, "session"):
         yield f'scope is {repr_of(given["scope"]):.80}: with roots each session has a server of its own, use "session"'

@@ -202,6 +202,7 @@ def test_a_change_names_new_changed_and_removed_tools_once():
         ({"command": ["x"], "effects": {"a": "safe"}}, "pure, idempotent or once"),
         ({"command": ["x"], "connect_timeout": 0}, "above 0"),
         ({"command": ["x"], "timeout_seconds": 10**400}, "above 0"),
+        ({"command": ["x"], "timeout_seconds": 1e306}, "above 0"),
         ({"command": ["x"], "env": {"A": 1}}, "texts or secrets"),
     ],
 )
