@@ -54,7 +54,7 @@ from agentrail.gc_settings import many_sessions
 from agentrail.named_modules import NAMED_MODULES
 from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.exits import keep
-from agentrail.otp.guarded_calls import call_guarded
+from agentrail.otp.guarded_calls import call_guarded, takes
 from agentrail.runtime.crashes import log_crash
 from agentrail.stores.data_directory import DATA_VARIABLE
 from agentrail.stores.store_names import path_of_store
@@ -554,12 +554,8 @@ def fault_of_application(found: Any) -> str | None:
     """Return why this cannot be an ASGI application, or None if it may be one."""
     if not callable(found) or isinstance(found, type):
         return type(found).__name__
-    try:
-        inspect.signature(found).bind(object(), object(), object())
-    except TypeError:
-        if not inspect.isfunction(found):
-            return f"{type(found).__name__}, which does not accept scope, receive and send"
-        return "a function with other arguments: if it returns an application, assign the result to a name and pass that name"
-    except ValueError:  # callables not written in Python have no signature
+    if takes(found, ("scope", "receive", "send")):
         return None
-    return None
+    if not inspect.isfunction(found):
+        return f"{type(found).__name__}, which does not accept scope, receive and send"
+    return "a function with other arguments: if it returns an application, assign the result to a name and pass that name"

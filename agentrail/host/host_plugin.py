@@ -22,7 +22,7 @@ from agentrail.host.hook_payloads import (
     RequestContext,
 )
 from agentrail.otp.child_specs import is_amount
-from agentrail.otp.guarded_calls import is_async, repr_of
+from agentrail.otp.guarded_calls import is_async, repr_of, takes
 
 HOST_HOOKS: Final[tuple[str, ...]] = (
     "start",
@@ -140,6 +140,9 @@ def faults_of_plugin(plugin: HostPlugin) -> Iterator[str]:
     for hook in HOST_HOOKS:
         if overrides(plugin, hook) and not inspect.iscoroutinefunction(getattr(plugin, hook)):
             yield f"{hook} is not an `async def`: write `async def {hook}`, and move blocking work into a thread"
+        wanted = [*inspect.signature(getattr(HostPlugin, hook)).parameters]
+        if callable(getattr(plugin, hook)) and not takes(getattr(plugin, hook), wanted[1:]):
+            yield f"{hook} has other parameters: write `async def {hook}({', '.join(wanted)})`"
     for name in sorted(set(dir(plugin)) - set(HOST_HOOKS)):
         if not name.startswith("_") and _LOOKS_LIKE_A_HOOK.fullmatch(name):
             listed = f"expected one of {', '.join(HOST_HOOKS)};"

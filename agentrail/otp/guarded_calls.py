@@ -9,7 +9,7 @@ adds cancellations. `leaving` describes the rest.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from reprlib import Repr
 from typing import Any, Final, ParamSpec, TypeGuard, TypeVar
@@ -48,6 +48,17 @@ def is_coroutine_function(function: Any) -> bool:
     """Whether a call only makes a coroutine, which a caller of a plain function would drop."""
     called = function.func if isinstance(function, partial) else function
     return inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(type(called).__call__)
+
+
+def takes(function: Callable[..., object], arguments: Sequence[str]) -> bool:
+    """Whether this can be called with that many positional arguments. A wrapper is judged by its own parameters."""
+    try:
+        inspect.signature(function, follow_wrapped=False).bind(*arguments)
+    except TypeError:
+        return False
+    except ValueError:  # callables not written in Python have no signature
+        return True
+    return True
 
 
 def is_plain_function(function: object) -> TypeGuard[Callable[..., Any]]:

@@ -4,7 +4,7 @@ import abc
 import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Final, Generic, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Final, Generic, TypeVar, cast, get_args, get_origin
 
 from agentrail.core.protocol.actions import (
     ACTIONS,
@@ -21,12 +21,19 @@ from agentrail.core.stack.plugin_state import StateType
 from agentrail.core.values.port_members import offers
 from agentrail.errors import PluginError
 from agentrail.messages import JsonObject, Text, UserMessage
-from agentrail.otp.guarded_calls import repr_of
+from agentrail.otp.guarded_calls import repr_of, takes
 
 S = TypeVar("S")
 M = TypeVar("M", bound=Callable[..., Action[Any]])
 
 _HOOKS: Final = "_agentrail_hooks"
+_CALLED: Final = frozenset({"handle", "describe", "on_config_update", "on_session_end", "migrate"})
+
+
+def _check_parameters(name: str, handler: Callable[..., object], model: Callable[..., object]) -> None:
+    _, *wanted = inspect.signature(model).parameters
+    if not takes(handler, wanted):
+        raise PluginError([f"{name!r} must take {', '.join(wanted)}: it is called with exactly these"])
 
 
 class Plugin(abc.ABC, Generic[S]):
@@ -67,6 +74,9 @@ class Plugin(abc.ABC, Generic[S]):
                         f"{own[hook]!r} and {method!r} both handle {hook_name}: merge them into one method"
                     )
                     raise PluginError([f"plugin {cls.__name__!r}: {fault}"])
+            if inspect.isroutine(found) and (method in _CALLED or hasattr(found, _HOOKS)):
+                model = getattr(Plugin, method) if method in _CALLED else Plugin.handle
+                _check_parameters(f"{cls.__name__}.{method}", cast("Any", found).__get__(cls), model)
         marked.update(own)
         cls._marked = types.MappingProxyType(marked)
         # Hooks derived from the methods of a base class grow with the methods. Explicit hooks stay as declared.
@@ -181,6 +191,7 @@ def plugin(  # noqa: PLR0913 - one option per member of a plugin, each with a de
 
     def decorate(function: Callable[[HookEvent, S, Context], Action[S]]) -> FunctionPlugin[S]:
         _refuse_async(function)
+        _check_parameters(getattr(function, "__qualname__", repr_of(function)), function, Plugin.handle)
         made = FunctionPlugin(function, init, name=name, priority=priority)
         made.version, made.hooks, made.on_error = version, hooks, on_error
         made.state_type = init if isinstance(init, type) else None

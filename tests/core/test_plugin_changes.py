@@ -45,7 +45,7 @@ def test_a_state_is_merged_field_by_field_or_made_anew():
     assert change.stack.find("Guard").options == {"most": 5}
     assert change.stack.names == ("Guard",)
 
-    counting = p.plugin(init=lambda first=0: first, name="n")(SAYINGS[p.Continue])
+    counting = p.plugin(init=lambda first=0: first, name="n")(lambda event, state, ctx: p.Continue(state))
     assert p.apply_config_update(counting, {"first": 7}, 3) == 7
     merged = p.apply_config_update(counting, {"b": 3}, FrozenDict(a=1, b=2))
     assert merged == {"a": 1, "b": 3}

@@ -8,7 +8,7 @@ import pytest
 from agentrail import plugins as p
 from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.errors import PluginError
-from tests.core.plugin_rig import SAYINGS, Says
+from tests.core.plugin_rig import Says
 
 
 class Keeps(p.Plugin[object]):
@@ -117,7 +117,9 @@ def test_a_state_that_cannot_be_stored_refuses_the_start():
         ),
         (float("nan"), "state is nan, which JSON cannot represent"),
     ):
-        keeps = p.plugin(init=lambda first=first: first, name="keeps")(SAYINGS[p.Continue])
+        keeps = p.plugin(init=lambda first=first: first, name="keeps")(
+            lambda event, state, ctx: p.Continue(state)
+        )
         with pytest.raises(PluginError, match=re.escape(f"plugin 'keeps': init: {words}")):
             load_stack([keeps])
     with pytest.raises(PluginError, match="plugin 'lies': init: state of type str, expected int"):

@@ -26,6 +26,10 @@ async def ended(_self):
     """A hook."""
 
 
+async def both(_self, _ctx, _extra):
+    """A hook with one parameter too many."""
+
+
 def plain(_self, _ctx):
     """No hook: it is not async."""
 
@@ -43,6 +47,8 @@ def plain(_self, _ctx):
         ({"critical": True}, "there is no intercept_chat_request that could fail"),
         ({"fail_closed": True}, "there is no on_before_tool_call that could fail"),
         ({"on_request_end": plain}, "on_request_end is not an `async def`: write `async def on_request_end`"),
+        ({"on_request_end": both}, "write `async def on_request_end(self, ctx)`"),
+        ({"start": both}, "write `async def start(self)`"),
         ({"stop": lambda _self: None}, "stop is not an `async def`"),
         ({"stop": None}, "stop is not an `async def`"),
         (

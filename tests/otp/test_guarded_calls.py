@@ -13,6 +13,7 @@ from agentrail.otp.guarded_calls import (
     is_async,
     is_plain_function,
     leaves,
+    takes,
     travels,
 )
 
@@ -138,3 +139,20 @@ def test_a_listener_is_a_function_that_returns_what_it_says():
 def test_a_plain_callable_is_told_from_an_async_one(function):
     """A class is one too: an instance cannot be awaited."""
     assert not is_async(function)
+
+
+@pytest.mark.parametrize(
+    ("function", "most"),
+    [
+        (lambda a, b: 0, 2),
+        (lambda a, *, b=0: 0, 1),
+        (lambda *_: 0, 9),
+        (str.upper, 1),
+        (max, 9),
+        ("text", -1),
+    ],
+)
+def test_a_function_takes_as_many_arguments_as_it_has_parameters(function, most):
+    """One without a signature, such as `max`, is not judged, and what is no function takes none."""
+    assert takes(function, ["a"] * most) is (most >= 0)
+    assert takes(function, ["a"] * (most + 1)) is (most == 9)

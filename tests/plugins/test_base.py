@@ -1,5 +1,7 @@
 """The author's door: a class or a function becomes a plugin, and what is left out is filled in."""
 
+import functools
+
 import attrs
 import pytest
 
@@ -71,6 +73,47 @@ def test_an_async_handler_is_refused_where_it_is_written(decorate):
 
     with pytest.raises(PluginError, match="judge' is async, but a plugin cannot wait: return a Request"):
         decorate(judge)
+
+
+def _stateless(**members):
+    return type("Guard", (p.Plugin,), {"init": lambda self: None, **members})
+
+
+ANY = p.Continue(None)
+OTHERS = [
+    (lambda event, state, ctx, extra: ANY),
+    (lambda event, state: ANY),
+    (lambda event, state, *, ctx: ANY),
+]
+
+
+@pytest.mark.parametrize("function", OTHERS)
+def test_a_handler_with_other_parameters_is_refused_where_it_is_written(function):
+    """It failed at each hook: a guard refused every call, and another plugin was never heard."""
+    words = "must take event, state, ctx: it is called with exactly these"
+    with pytest.raises(PluginError, match=words):
+        p.plugin(init=int)(function)
+    for members in (
+        {"handle": staticmethod(function)},
+        {"judge": p.on(p.BeforeTool)(staticmethod(function))},
+    ):
+        with pytest.raises(PluginError, match=words):
+            _stateless(**members)
+    with pytest.raises(PluginError, match=r"'Guard\.migrate' must take old_version, state"):
+        _stateless(migrate=lambda self, state: state)
+
+
+def test_a_handler_may_take_its_arguments_by_any_names():
+    """Also together, with others that have defaults, or as a method without `self`."""
+    for function in (lambda *_: ANY, lambda event, state, ctx, extra=1: ANY, lambda a, b, c: ANY):
+        p.plugin(init=int)(function)
+        _stateless(handle=staticmethod(function), judge=p.on(p.BeforeTool)(staticmethod(function)))
+
+    @functools.wraps(OTHERS[0])
+    def with_one_more(*given):
+        return OTHERS[0](*given, 1)
+
+    assert p.plugin(init=int)(with_one_more)(None, None, None) is ANY
 
 
 def test_the_helpers_say_what_an_action_is():
