@@ -543,7 +543,7 @@ class Supervisor(Far):
 
         Raises:
             CallingSelf: Your move: called by a tool of one of its sessions.
-            BaseException: The exception of a crashed Trio run, such as the `SystemExit` of a tool. Raised once.
+            BaseException: The exception of a crashed Trio run, such as the `KeyboardInterrupt` of a tool. Raised once.
 
         Cancellation: After a first Ctrl-C it still waits for the end, and then raises. A second one leaves at once.
         """
