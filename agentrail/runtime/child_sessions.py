@@ -91,7 +91,7 @@ class ChildSessions:
         unknown = Error(
             text=f"[Outcome unknown: the session that worked for {effect.name} is not there any more]"
         )
-        keeping = self._shared.keeping
+        keeping, usage.spent = self._shared.keeping, None
         if keeping is None:
             return unknown
         # With its own watch and finder: a thread must not touch objects of the event loop.
@@ -111,8 +111,10 @@ class ChildSessions:
             return Error(text=f"{unknown.text[:-1]}: {clean_text(str(error))}]")
         if revived is None:
             # A child works only after it is stored and its start is reported. One whose name was too long has another id.
-            is_unstarted = not effect.child_ids and len(child_id) <= MAX_SESSION_ID_CHARACTERS
-            return Error(text=NEVER_BEGAN) if is_unstarted else unknown
+            if effect.child_ids or len(child_id) > MAX_SESSION_ID_CHARACTERS:
+                return unknown
+            usage.spent = NOTHING_SPENT
+            return Error(text=NEVER_BEGAN)
         data = revived.state.data
         usage.spent = spent_of(data.usage, data.ledger)
         said = [event.message.text for event in revived.events if isinstance(event, ResponseComplete)]
@@ -135,10 +137,11 @@ class ChildSessions:
     async def _open_child(
         self, parent: SessionCell, usage: ChildUsage, task: ChildWork
     ) -> AsyncIterator[Session]:
-        await trio.lowlevel.checkpoint()
-        cell = await self._begin_below(parent, task, "temporary")
-        usage.session_id = cell.ports.session_id
+        cell: SessionCell | None = None
         try:
+            await trio.lowlevel.checkpoint()
+            cell = await self._begin_below(parent, task, "temporary")
+            usage.session_id = cell.ports.session_id
             yield Session(cell)
         finally:
             await _end_of_call(parent, cell, usage)  # noqa: ASYNC102 - shielded and bounded inside
@@ -228,10 +231,12 @@ def _seen_of(cell: SessionCell, journal: SessionJournal) -> SeenOfChild:
     return SeenOfChild(after=after, heard=journal.seen_up_to, is_over=is_over)
 
 
-async def _end_of_call(parent: SessionCell, cell: SessionCell, usage: ChildUsage) -> None:
-    await _end_below(parent, cell, usage)
-    if parent.crash is not None and usage.spent is not NOTHING_SPENT:  # no outcome is delivered any more
-        parent.spent_below = (*parent.spent_below, usage.spent)
+async def _end_of_call(parent: SessionCell, cell: SessionCell | None, usage: ChildUsage) -> None:
+    if cell is not None:
+        await _end_below(parent, cell, usage)
+    spent = usage.spent if cell is None or usage.spent is not NOTHING_SPENT else None  # None: it is suspended
+    if parent.crash is not None and spent is not None:  # no outcome is delivered any more
+        parent.spent_below = (*parent.spent_below, spent)
 
 
 async def _end_below(parent: SessionCell, cell: SessionCell, usage: ChildUsage) -> None:

@@ -174,9 +174,9 @@ class AgentWork:
 
 @define
 class ChildUsage:
-    """Usage and outcome of a call's child session, shared with the code that stops the call."""
+    """Usage (None: unknown) and outcome of a call's child session, shared with the code that stops the call."""
 
-    spent: Spent = NOTHING_SPENT
+    spent: Spent | None = NOTHING_SPENT
     receipt: AbortReceipt = NOTHING_STOPPED
     session_id: SessionId | None = None
 

@@ -266,7 +266,7 @@ class SessionResumption:
             child_id = SessionId(f"{one.stored.session}{name_of_child(call.call.call_id, effect_id)}")
             if child_id in found or len(child_id) > MAX_SESSION_ID_CHARACTERS:
                 continue
-            if not call.child_ids:  # a child works only after its start is reported
+            if child_id not in call.child_ids:  # a child works only after its start is reported
                 spent.append(NOTHING_SPENT)
                 continue
             store, ask = self._keeping.store, self._ask().quiet()

@@ -1,13 +1,16 @@
 """Child sessions whose outcome their parent never read, because its actor crashed or its process stopped: what they used is known."""
 
+import threading
+
 import pytest
 import trio
 
 import agentrail
 from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol.signals import ToolFinished
-from agentrail.errors import AgentrailError, StoreUnavailable
+from agentrail.errors import AgentrailError, JournalCorrupt, StoreUnavailable
 from agentrail.events import SessionRestarted
+from agentrail.messages import ToolMessage
 from agentrail.outside import installed
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.cancelling import crash
@@ -67,6 +70,38 @@ async def test_an_outcome_that_waited_when_the_session_crashed_is_counted(kind, 
         assert await session.ask("And now?") == "done"
 
 
+class Creating(MemoryStore):
+    """A store that is still creating a child, until `go_on` is set."""
+
+    is_immediate = False
+
+    def __init__(self):
+        super().__init__()
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def create(self, creation, *args):
+        if is_child("create", creation):
+            self.begun.set()
+            self.go_on.wait(60)
+        return super().create(creation, *args)
+
+
+@pytest.mark.parametrize("kind", ["task", "ask_others"])
+async def test_a_child_that_was_being_created_when_the_session_crashed_has_used_nothing(kind):
+    """It never worked. All that the budget had left was booked for it."""
+    store = Creating()
+    async with open_over(store) as supervisor:
+        session = await supervisor.start_session(**options(kind), **BUDGET)
+        async with session.subscribe() as events:
+            await session.prompt("Go")
+            await eventually(store.begun.is_set)
+            crash(session)
+            store.go_on.set()
+            await until(events, SessionRestarted)
+        assert await used_of(session) == (TURN, TURN)
+        assert await session.ask("And now?") == "done"
+
+
 class Dying:
     """What a process reaches of a store: nothing after a certain call, or from it on."""
 
@@ -122,7 +157,9 @@ async def live_on(store, given):
         with trio.fail_after(60):
             while (await session.status()).phase != "idle":  # noqa: ASYNC110
                 await trio.sleep(0.1)
-        return (*await used_of(session), (await session.messages())[-1].text)
+        last = (await session.messages())[-1]
+        said = last.results[0].text if isinstance(last, ToolMessage) else last.text
+        return (*await used_of(session), said)
 
 
 @pytest.mark.parametrize("kind", ["task", "ask_others"])
@@ -136,6 +173,39 @@ def test_a_child_whose_end_its_parent_did_not_record_is_counted(kind, dies):
         used, total, said = trio.run(live_on, inner, given, clock=FakeClock())
     assert said == "done"
     assert used == total == (2 if dies == "before it began" else 3) * TURN
+
+
+def test_the_second_child_of_a_call_that_never_began_has_used_nothing():
+    """All that the budget had left was booked for it, because the first one had begun."""
+    inner, given, created = MemoryStore(lease_ms=0), options("ask_others", children=2), []
+
+    def second(name, *args):
+        created.extend([1] if is_child(name, *args) else [])
+        return len(created) > 1
+
+    with installed(Inline()):
+        trio.run(die, Dying(inner, before=second), given, clock=FakeClock())
+        used, total, said = trio.run(live_on, inner, given, clock=FakeClock())
+    assert (said, used, total) == ("done", 3 * TURN, 3 * TURN)
+
+
+def test_a_child_whose_journal_is_unreadable_has_used_all_of_its_budget(monkeypatch):
+    """Nothing of it was booked, so that the session could spend it again."""
+    inner, given = MemoryStore(lease_ms=0), options("task")
+    with installed(Inline()):
+        trio.run(die, Dying(inner, behind=EndOfChild(1)), given, clock=FakeClock())
+        (child,) = [one for one in inner.find() if one.root != one.session]
+        read = inner.read
+
+        def damaged(scope, session, *args, **options):
+            if session == child.session:
+                raise JournalCorrupt(session, 1)
+            return read(scope, session, *args, **options)
+
+        monkeypatch.setattr(inner, "read", damaged)
+        used, total, said = trio.run(live_on, inner, given, clock=FakeClock())
+    assert (used, total) == (TOKENS, TURN)
+    assert said.startswith("[Outcome unknown: the session that worked for task is not there any more")
 
 
 def test_a_tool_that_runs_again_runs_its_sessions_again():
