@@ -15,6 +15,7 @@ from agentrail.outside import installed
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.cancelling import crash
 from agentrail.testing.clock import FakeClock
+from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.supervisors import open_nameless
 from agentrail.tools.task import TaskTool
@@ -73,8 +74,6 @@ async def test_an_outcome_that_waited_when_the_session_crashed_is_counted(kind, 
 class Creating(MemoryStore):
     """A store that is still creating a child, until `go_on` is set."""
 
-    is_immediate = False
-
     def __init__(self):
         super().__init__()
         self.begun, self.go_on = threading.Event(), threading.Event()
@@ -90,7 +89,7 @@ class Creating(MemoryStore):
 async def test_a_child_that_was_being_created_when_the_session_crashed_has_used_nothing(kind):
     """It never worked. All that the budget had left was booked for it."""
     store = Creating()
-    async with open_over(store) as supervisor:
+    async with open_over(FaultyStore(store)) as supervisor:
         session = await supervisor.start_session(**options(kind), **BUDGET)
         async with session.subscribe() as events:
             await session.prompt("Go")
