@@ -190,8 +190,8 @@ def _state_of_fork(
     )
     fork = forked_state(then, config, at_ms)
     changed: dict[str, Any] = {}
-    if "model" in given:
-        changed["model"] = config.model
+    if "model" in given or now.model.model == fork.data.model.model:
+        changed["model"] = now.model
     if "tools" in given or "agents" in given:
         changed["tools"] = fresh.data.tools
     if "plugins" in given:

@@ -21,11 +21,13 @@ from agentrail.core.journal.record import sealed
 from agentrail.core.journal.recorder import closed_draft
 from agentrail.core.policy.budget import NOTHING_SPENT, Spent
 from agentrail.core.protocol.effects import ResumeChild, StartAgent
+from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.protocol.signals import ChangeTools, Recovered
 from agentrail.core.session.agent_records import GENERAL_PURPOSE, AgentState, agent_wanted
 from agentrail.core.session.effect_owners import OfChild
 from agentrail.core.session.reservations import spent_with_lost
 from agentrail.core.session.state import SEMANTICS, Known, SessionState
+from agentrail.core.session.views import models_of
 from agentrail.core.stack.plugin_code import part_entry
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import (
@@ -48,7 +50,7 @@ from agentrail.runtime.assembly import Dependencies, assemble, decide_first_effe
 from agentrail.runtime.child_calls import MAX_SESSION_ID_CHARACTERS, first_provider
 from agentrail.runtime.journal_events import MAX_OLD_EVENTS, old_events
 from agentrail.runtime.live_settings import renew_tools
-from agentrail.runtime.model_lookup import is_object
+from agentrail.runtime.model_lookup import facts_of, is_object
 from agentrail.runtime.persistence import ENGINE, Keeping, OnDrift
 from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.ports import GENERAL, Ports, ReadyAgent, name_of_child
@@ -337,6 +339,7 @@ class SessionResumption:
                 semantics=SEMANTICS,
                 host_hooks=tuple(sorted(hooks_of(own.host) - config.host_hooks)),
                 gathers_context=None if gathers == config.gathers_context else gathers,
+                models=_models_now(revived.state.data, own.providers),
             )
             wanted |= _wanted_below(cell, first)
             first = msgspec.structs.replace(first, spent=_spent_below(revived, children, wanted))
@@ -464,6 +467,14 @@ def _has_model(name: str, ports: Ports) -> bool:
     except AgentrailError:
         return False
     return True
+
+
+def _models_now(data: Known, providers: Mapping[str, Provider]) -> tuple[ModelFacts, ...]:
+    """Return the facts of models that their providers describe otherwise now. A provider that raises is left out."""
+    known = [*models_of(data), *[one.model for one in data.config.agents if one.model is not None]]
+    names = dict.fromkeys([one.model for one in known if one.model in providers])
+    now = [call_guarded(lambda _: data.model, facts_of, name, providers[name]) for name in names]
+    return tuple([one for one in now if one not in known])
 
 
 def _plain(model: str) -> str:

@@ -143,7 +143,7 @@ _GRAMMAR: Final = """
     Compact            signal_id "reason"
     Started
     Restarted          incarnation "reason" spent=
-    Recovered          cause= open= attempt= semantics= spent= hooks=host_hooks gathers=gathers_context
+    Recovered          cause= open= attempt= semantics= spent= hooks=host_hooks gathers=gathers_context models=
     Parked             "reason" spent=
     StepCrashed        signal_kind @crash asked_by= owed_by=
     BudgetLent         budget=

@@ -55,6 +55,9 @@ def recoveries() -> SearchStrategy[s.Recovered]:
         attempt=st.sampled_from((1, 1, 2, 3)),
         host_hooks=st.sampled_from(((), (), ("before_tool",), ("after_tool", "before_tool"))),
         gathers_context=st.sampled_from((None, None, True, False)),
+        models=st.sampled_from(
+            ((), (ModelFacts(model=MODEL, context_window=9_000, window_is_assumed=False),))
+        ),
     )
 
 

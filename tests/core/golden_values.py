@@ -449,6 +449,9 @@ SIGNAL_FIELDS: Final[Mapping[str, s.Signal]] = {
     "recovered_semantics": s.Recovered(at_ms=_AT, cause="gone", open=(_EFFECT,), attempt=2, semantics=1),
     "recovered_host_hooks": s.Recovered(at_ms=_AT, host_hooks=("after_tool", "before_tool")),
     "recovered_gathers_context": s.Recovered(at_ms=_AT, gathers_context=False),
+    "recovered_models": s.Recovered(
+        at_ms=_AT, models=(wire.ModelFacts(model="demo:small", context_window=9000, window_is_assumed=False),)
+    ),
     "recovered_spent": s.Recovered(
         at_ms=_AT, spent=(Spent(usage=m.TokenUsage(input=7), tokens=7, nano_usd=3),)
     ),

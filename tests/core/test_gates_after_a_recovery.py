@@ -1,9 +1,12 @@
-"""A recovery brings the gates and the context providers of the host that runs the session now."""
+"""A recovery brings the gates, the context providers and the models of the process that runs the session now."""
 
 import pytest
+from msgspec.structs import replace
 
 from agentrail.core.protocol.effects import AskHost, GatherContext, StartStream
+from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.protocol.signals import HostHook, HostJudged, Recovered, SignalId, StopSession
+from agentrail.core.session.agent_records import AgentSpec
 from agentrail.core.session.state import SessionState
 from agentrail.core.values.toolbox import read_call
 from agentrail.events import ToolBlocked
@@ -52,3 +55,16 @@ def test_a_recovery_brings_context_providers_and_takes_them_away(gathers):
         [Recovered(at_ms=5, open=tuple(seen.after.data.open), gathers_context=gathers)], seen.after
     )
     assert (len(back.of(GatherContext)), len(back.of(StartStream))) == ((1, 0) if gathers else (0, 1))
+
+
+def test_a_recovery_knows_the_models_as_they_are_described_now():
+    """Wherever the session may use them. One that is not of the session changes nothing."""
+    others = [ModelFacts(model=name) for name in ("demo:spare", "demo:clerk", "demo:kept")]
+    agents = [AgentSpec(name=one.model, description="d", model=one) for one in others[1:]]
+    state = new_session(fallbacks=(others[0],), agents=(*agents, AgentSpec(name="plain", description="d")))
+    own = state.data.model
+    now = [replace(one, context_window=9_000) for one in (own, *others[:2], ModelFacts(model="demo:unknown"))]
+    (seen,) = walk([Recovered(at_ms=5, models=tuple(now))], state)
+    data = seen.after.data
+    assert (data.model, data.config.model, data.config.fallbacks) == (now[0], now[0], (now[1],))
+    assert [one.model for one in data.config.agents] == [now[2], others[2], None]

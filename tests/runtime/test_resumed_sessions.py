@@ -6,6 +6,7 @@ from contextlib import suppress
 from importlib import import_module, invalidate_caches
 from itertools import count
 
+import attrs
 import msgspec
 import pytest
 import trio
@@ -15,7 +16,7 @@ from agentrail import tool
 from agentrail.abc import Done, Ok, ToolContext
 from agentrail.abc.store import Filters
 from agentrail.core.journal.record import decode_drifted
-from agentrail.core.policy.budget import Budget
+from agentrail.core.policy.budget import Budget, Price
 from agentrail.errors import (
     AgentrailError,
     AlreadyExists,
@@ -125,6 +126,44 @@ async def test_a_reader_goes_on_after_its_number_across_processes():
         committed = [event for event in whole if not event.meta.ephemeral]
         assert again == committed[committed.index(seen[-1]) + 1 :]
         assert [event.meta.seq for event in again] == list(range(after + 1, after + 1 + len(again)))
+
+
+class Priced(ScriptedModel):
+    """Its price is known, and may be another one in the next process."""
+
+    price = 0.0
+
+    def capabilities(self, model):
+        known = super().capabilities(model)
+        return attrs.evolve(known, price=Price(input=self.price, output=self.price))
+
+
+@pytest.mark.parametrize("how", ["resume", "fork", "rewind"])
+async def test_a_model_is_known_as_its_provider_describes_it_now(how):
+    """A session reserved the price of its start, so that its budget allowed what costs more, or refused what costs less now."""
+    inner = fresh()
+    async with Process(inner) as supervisor:
+        session = await supervisor.start_session(
+            model=Priced([says("a")]),
+            session_id="s-1",
+            budget=Budget(max_cost_usd=1.0),
+            max_output_tokens=100,
+        )
+        await session.ask("Hi")
+    for price in (1e6, 0.0):
+        model = Priced([says("b")])
+        model.price = price
+        async with open_again(inner) as supervisor:
+            session = await supervisor.resume_session("s-1", model=model)
+            if how == "fork":
+                session = await session.fork(turn=1)
+            elif how == "rewind":
+                await session.rewind(turn=1)
+            if price:
+                with pytest.raises(CycleFailed, match="budget_exceeded"):
+                    await session.ask("Go on")
+            else:
+                assert await session.ask("Go on") == "b"
 
 
 async def test_what_was_asked_for_is_taken_by_name_and_the_store_knows_best():

@@ -378,6 +378,7 @@ def rewound_state(now: SessionState, then: SessionState, at_ms: int) -> SessionS
     gone_on = msgspec.structs.replace(
         then.data,
         ledger=ledger,
+        model=data.model if data.model.model == then.data.model.model else then.data.model,
         **picked_fields(data, "seq", "minted", "dropped", "quarantined", "incarnation", "usage"),
         **picked_fields(data, "call_ids", "config", "remembered", "semantics"),
     )

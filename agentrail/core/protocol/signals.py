@@ -673,6 +673,7 @@ class Recovered(Stamped, frozen=True, kw_only=True, omit_defaults=True):
             Other lost children count as having used all of their budgets.
         host_hooks: Gates that the host has now, and the session did not know.
         gathers_context: Whether there are context providers now. None: same as before.
+        models: Models of the session that their providers describe otherwise now.
     """
 
     cause: Literal["start", "lease_over", "gone", "drain", "restored"] = "start"
@@ -682,6 +683,7 @@ class Recovered(Stamped, frozen=True, kw_only=True, omit_defaults=True):
     spent: tuple[Spent, ...] = ()
     host_hooks: tuple[HostHook, ...] = ()
     gathers_context: bool | None = None
+    models: tuple[ModelFacts, ...] = ()
 
 
 class Parked(Stamped, frozen=True, kw_only=True, omit_defaults=True):

@@ -4,7 +4,7 @@
 decide.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, assert_never
 
 import msgspec
@@ -12,7 +12,7 @@ import msgspec
 from agentrail.core.policy.budget import NOTHING_SPENT, Spent
 from agentrail.core.protocol.effects import ResumeChild
 from agentrail.core.protocol.hooks import SessionStarted
-from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.request import EffectId, ModelFacts
 from agentrail.core.protocol.signals import Recovered
 from agentrail.core.session import (
     agent_pool,
@@ -59,6 +59,8 @@ def recovered(step: StepContext, phase: Phase, signal: Recovered) -> Next:
     data.semantics = max(data.semantics, signal.semantics)
     if signal.gathers_context is not None:
         data.config = msgspec.structs.replace(data.config, gathers_context=signal.gathers_context)
+    if signal.models:
+        _take_models(step, {one.model: one for one in signal.models})
     begun = frozenset(signal.open)
     requests = tuple(effect_owners.owned_by(data.open, effect_owners.OfPluginRequest))
     step.publish(SessionRecovered(decisions=tuple(decisions_of(data, begun, step.at_ms))))
@@ -210,6 +212,18 @@ def _of_interaction(asked: Interaction, at_ms: int) -> RecoveryDecision:
 
 
 # --- applying the decisions
+
+
+def _take_models(step: StepContext, now: Mapping[str, ModelFacts]) -> None:
+    data, config = step.data, step.data.config
+    agents = [
+        msgspec.structs.replace(one, model=one.model and now.get(one.model.model, one.model))
+        for one in config.agents
+    ]
+    fallbacks = [now.get(one.model, one) for one in config.fallbacks]
+    own = now.get(config.model.model, config.model)
+    data.model = now.get(data.model.model, data.model)
+    data.config = msgspec.structs.replace(config, model=own, fallbacks=tuple(fallbacks), agents=tuple(agents))
 
 
 def _forget_what_stopped(step: StepContext, spent: Sequence[Spent]) -> None:
