@@ -12,6 +12,7 @@ or one rule at a time, for a report with a line for each:
 """
 
 import hashlib
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -30,7 +31,7 @@ from agentrail.abc.knowledge import (
 from agentrail.abc.recall import MemoryOwner
 from agentrail.errors import OptionError
 from agentrail.testing.check_memory import HOSTILE_QUERIES
-from agentrail.testing.rule_failures import expect_error, expect_same, under_rule, while_others_read
+from agentrail.testing.rule_failures import expect_error, expect_same, rules_on, under_rule, while_others_read
 
 # The rules.
 
@@ -397,25 +398,7 @@ def what_was_added_is_there_again(trial: KnowledgeTrial) -> None:
 
 KnowledgeRule: TypeAlias = Callable[[KnowledgeTrial], None]
 
-KNOWLEDGE_RULES: Final[tuple[KnowledgeRule, ...]] = (
-    passages_come_with_their_source,
-    any_word_finds_passages,
-    what_is_asked_is_words,
-    a_base_is_open_to_its_readers_alone,
-    readers_are_changed,
-    what_has_changed_takes_the_place,
-    what_waits_is_announced,
-    what_cannot_be_read_is_failed,
-    a_line_stays_until_its_document_changes,
-    tags_stay_until_others_are_given,
-    folders_and_tags_narrow,
-    a_passage_is_read_with_its_neighbours,
-    removing_twice_is_fine,
-    passages_are_limited,
-    readers_see_whole_documents_while_one_is_written,
-    knowledge_is_closed_twice,
-    what_was_added_is_there_again,
-)
+KNOWLEDGE_RULES: Final[tuple[KnowledgeRule, ...]] = rules_on(KnowledgeTrial, sys.modules[__name__])
 """The rules, each tested on its own store."""
 
 

@@ -11,6 +11,7 @@ or one rule at a time, for a report with a line for each:
         check_memory(MyRecall, rules=[rule])
 """
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -19,7 +20,7 @@ from attrs import define
 
 from agentrail.abc.recall import MAX_FOUND, MAX_LISTED, MemoryEntry, MemoryOwner, RecallStore, TagFilter
 from agentrail.errors import OptionError
-from agentrail.testing.rule_failures import expect_error, expect_same, under_rule, while_others_read
+from agentrail.testing.rule_failures import expect_error, expect_same, rules_on, under_rule, while_others_read
 
 # The rules.
 
@@ -376,27 +377,7 @@ def what_is_remembered_is_there_again(trial: MemoryTrial) -> None:
 
 MemoryRule: TypeAlias = Callable[[MemoryTrial], None]
 
-MEMORY_RULES: Final[tuple[MemoryRule, ...]] = (
-    entries_come_back_as_they_were_put,
-    what_is_put_again_takes_the_place,
-    lists_begin_with_the_newest,
-    lists_are_read_in_pages,
-    what_fits_best_comes_first,
-    of_equals_the_last_one_comes_first,
-    any_word_of_a_query_finds,
-    tags_are_searched_too,
-    tags_and_query_are_both_kept_to,
-    tags_are_compared_exactly,
-    queries_are_words_and_no_syntax,
-    an_id_of_another_owner_is_none,
-    owners_are_told_apart_by_all_of_their_names,
-    deleting_twice_is_fine,
-    an_owner_is_forgotten_and_no_other,
-    limits_are_kept_to,
-    readers_see_whole_entries_while_one_is_written,
-    memories_are_closed_twice,
-    what_is_remembered_is_there_again,
-)
+MEMORY_RULES: Final[tuple[MemoryRule, ...]] = rules_on(MemoryTrial, sys.modules[__name__])
 """The rules, each tested on its own store."""
 
 

@@ -5,6 +5,7 @@ def test_mine(tmp_path):
     check_notes(lambda: MyNotes(tmp_path / str(next(numbers))))
 """
 
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -13,7 +14,7 @@ from typing import Final, NoReturn, TypeAlias
 from agentrail.abc.notes import NoteStore
 from agentrail.abc.recall import MemoryOwner
 from agentrail.errors import OptionError
-from agentrail.testing.rule_failures import expect_same, under_rule
+from agentrail.testing.rule_failures import expect_same, rules_on, under_rule
 
 _ADA: Final = MemoryOwner(tenant="acme", user="ada")
 _BOB: Final = MemoryOwner(tenant="acme", user="bob")
@@ -113,15 +114,7 @@ def notes_are_closed_twice(store: NoteStore) -> None:
     store.close()
 
 
-NOTE_RULES: Final[tuple[NoteRule, ...]] = (
-    notes_come_back_as_they_were_written,
-    an_empty_text_removes_them,
-    an_edit_that_raises_changes_nothing,
-    no_two_sessions_share_notes,
-    notes_of_an_owner_are_forgotten,
-    changes_come_one_after_the_other,
-    notes_are_closed_twice,
-)
+NOTE_RULES: Final[tuple[NoteRule, ...]] = rules_on(NoteStore, sys.modules[__name__])
 """The rules, each tested on its own store."""
 
 

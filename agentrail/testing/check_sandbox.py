@@ -5,6 +5,7 @@ await check_sandbox(MySandbox)
 """
 
 import codecs
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeAlias, cast
 
@@ -27,7 +28,7 @@ from agentrail.abc.versions import VersionedSandbox
 from agentrail.core.journal.file_changes import FileWrite, WantedFile
 from agentrail.core.values.port_members import offers
 from agentrail.errors import ProcessRefused
-from agentrail.testing.rule_failures import under_rule
+from agentrail.testing.rule_failures import rules_on, under_rule
 
 # Interactive processes.
 
@@ -215,7 +216,7 @@ async def check_sandbox(make: SandboxFactory) -> None:
 # --- files
 
 
-async def _keeps_what_is_written(sandbox: Sandbox) -> None:
+async def keeps_what_is_written(sandbox: Sandbox) -> None:
     """Written content is read back, missing directories are created, and old content is replaced."""
     written = await sandbox.write("a/b/c.txt", "one\ntwo\n")
     assert (written.error, written.is_new, written.total_lines, written.size_bytes) == (None, True, 2, 8), (
@@ -230,7 +231,7 @@ async def _keeps_what_is_written(sandbox: Sandbox) -> None:
     assert (await sandbox.write("d", "one\ntwo\n")).sha256 == written.sha256, "one content has two hashes"
 
 
-async def _reads_in_pages(sandbox: Sandbox) -> None:
+async def reads_in_pages(sandbox: Sandbox) -> None:
     """A page has the requested lines, with their ends. Past the end it is empty, and the total is returned."""
     await sandbox.write("a", "1\n2\r\n3\n4")
     for offset, limit, text in (
@@ -244,7 +245,7 @@ async def _reads_in_pages(sandbox: Sandbox) -> None:
         assert (page.error, page.text, page.total_lines, page.size_bytes) == (None, text, 4, 8), page
 
 
-async def _edits_what_is_meant(sandbox: Sandbox) -> None:
+async def edits_what_is_meant(sandbox: Sandbox) -> None:
     """An edit replaces the one occurrence, or all on request, and shows a diff."""
     written = await sandbox.write("a", "x\ny\nx\n")
     one = await sandbox.edit("a", "y\n", "z\n")
@@ -256,7 +257,7 @@ async def _edits_what_is_meant(sandbox: Sandbox) -> None:
     await _expect_text(sandbox, "a", "w\nz\nw\n")
 
 
-async def _refuses_unclear_edits(sandbox: Sandbox) -> None:
+async def refuses_unclear_edits(sandbox: Sandbox) -> None:
     """An ambiguous edit changes nothing and says why."""
     await sandbox.write("a", "x\nx\n")
     for old, new, code in (
@@ -270,7 +271,7 @@ async def _refuses_unclear_edits(sandbox: Sandbox) -> None:
     await _expect_text(sandbox, "a", "x\nx\n")
 
 
-async def _keeps_line_ends_and_marks(sandbox: Sandbox) -> None:
+async def keeps_line_ends_and_marks(sandbox: Sandbox) -> None:
     """An edit matches without regard to carriage returns, and keeps the file's line ends and mark."""
     for data, expected in (
         (b"a\r\nb\r\nc\r\n", b"a\r\nB\r\nBB\r\nc\r\n"),
@@ -287,7 +288,7 @@ async def _keeps_line_ends_and_marks(sandbox: Sandbox) -> None:
         assert found.content == expected, found
 
 
-async def _writes_one_after_another(sandbox: Sandbox) -> None:
+async def writes_one_after_another(sandbox: Sandbox) -> None:
     """Concurrent edits of one file do not undo each other."""
     count = 20
     await sandbox.write("a", "".join(f"<{n}>\n" for n in range(count)))
@@ -302,7 +303,7 @@ async def _writes_one_after_another(sandbox: Sandbox) -> None:
     await _expect_text(sandbox, "a", "".join(f"[{n}]\n" for n in range(count)))
 
 
-async def _moves_bytes(sandbox: Sandbox) -> None:
+async def moves_bytes(sandbox: Sandbox) -> None:
     """Uploads and downloads move bytes, answer per file and in order, and continue after a failure of one file."""
     every = bytes(range(256))
     uploads = await sandbox.upload(
@@ -320,7 +321,7 @@ async def _moves_bytes(sandbox: Sandbox) -> None:
     assert codes == [None, "file_not_found", None, "is_directory"], codes
 
 
-async def _lists_directories(sandbox: Sandbox) -> None:
+async def lists_directories(sandbox: Sandbox) -> None:
     """A listing has directories first, then files with their sizes, both by name. `exists` is true for both."""
     for path in ("b.txt", "a.txt", "d/x", "c/x"):
         await sandbox.write(path, "123")
@@ -339,7 +340,7 @@ async def _lists_directories(sandbox: Sandbox) -> None:
 # --- refusals
 
 
-async def _refuses_bad_paths(sandbox: Sandbox) -> None:
+async def refuses_bad_paths(sandbox: Sandbox) -> None:
     """A path that leads elsewhere or is invalid is `invalid_path` for every operation, and never exists."""
     for path in (*_BAD_PATHS, "x" * 256, "a/" * 2048 + "b"):
         for refusal in await _try_all(sandbox, path):
@@ -347,7 +348,7 @@ async def _refuses_bad_paths(sandbox: Sandbox) -> None:
         assert not await sandbox.exists(path), f"path {path[:50]!r} exists"
 
 
-async def _refuses_protected_names(sandbox: Sandbox) -> None:
+async def refuses_protected_names(sandbox: Sandbox) -> None:
     """Names that programs trust are never written, existing or not, in any case and at any depth."""
     for path in _PROTECTED_PATHS:
         _expect_code((await sandbox.write(path, "x")).error, "permission_denied", f"write {path}")
@@ -359,7 +360,7 @@ async def _refuses_protected_names(sandbox: Sandbox) -> None:
         assert (await sandbox.write(path, "x")).error is None, f"{path} is protected"
 
 
-async def _says_what_is_in_the_way(sandbox: Sandbox) -> None:
+async def says_what_is_in_the_way(sandbox: Sandbox) -> None:
     """A missing file is `file_not_found` with the names of existing files. Files and directories are distinguished."""
     await sandbox.write("src/app.py", "x")
     missing = (await sandbox.read("src/ap.py")).error
@@ -385,7 +386,7 @@ async def _says_what_is_in_the_way(sandbox: Sandbox) -> None:
         _expect_code(refusal, "invalid_path", "a file where a directory is needed")
 
 
-async def _reads_text_only(sandbox: Sandbox) -> None:
+async def reads_text_only(sandbox: Sandbox) -> None:
     """Content that is not text is `not_text`, with its type and size, wherever the bytes are. Too large content is not written."""
     for data in (b"\x89PNG\0", b"caf\xe9", b"x" * 100_000 + b"\xff"):
         await sandbox.upload([FileBytes(path="logo.png", content=data)])
@@ -405,7 +406,7 @@ async def _reads_text_only(sandbox: Sandbox) -> None:
 # --- searching
 
 
-async def _finds_names(sandbox: Sandbox) -> None:
+async def finds_names(sandbox: Sandbox) -> None:
     """`glob` knows `* ** ? [a-z] {a,b}`. Paths count from the root and are sorted, directories end with a slash."""
     for path in (
         "a.py",
@@ -434,7 +435,7 @@ async def _finds_names(sandbox: Sandbox) -> None:
         _expect_code((await sandbox.glob(pattern, ".")).error, "invalid_pattern", f"pattern {pattern!r}")
 
 
-async def _finds_text(sandbox: Sandbox) -> None:
+async def finds_text(sandbox: Sandbox) -> None:
     """`grep` returns matching lines by path and number, with context, and reports if there are more."""
     await sandbox.write("b.txt", "one\ntwo\r\nthree\nfour\n")
     await sandbox.write("a/a.txt", "Two\n")
@@ -456,7 +457,7 @@ async def _finds_text(sandbox: Sandbox) -> None:
     assert not exact.truncated, exact
 
 
-async def _passes_over_what_is_no_source(sandbox: Sandbox) -> None:
+async def passes_over_what_is_no_source(sandbox: Sandbox) -> None:
     """`grep` honours `.gitignore`, and skips binary files and directories of generated files."""
     await sandbox.write(".gitignore", "*.log\n!keep.log\n/only\nsub/out\n")
     await sandbox.write("sub/.gitignore", "!back.log\n")
@@ -481,7 +482,7 @@ async def _passes_over_what_is_no_source(sandbox: Sandbox) -> None:
     )
 
 
-async def _refuses_bad_searches(sandbox: Sandbox) -> None:
+async def refuses_bad_searches(sandbox: Sandbox) -> None:
     """An invalid pattern is `invalid_pattern`. A missing path cannot be searched."""
     await sandbox.write("a", "x")
     _expect_code((await sandbox.grep("(", ".", GrepOptions())).error, "invalid_pattern", "grep for '('")
@@ -493,7 +494,7 @@ async def _refuses_bad_searches(sandbox: Sandbox) -> None:
 # --- other operations
 
 
-async def _runs_or_says_so(sandbox: Sandbox) -> None:
+async def runs_or_says_so(sandbox: Sandbox) -> None:
     """With the capability `execute`, a command runs and reports its outcome. Without it, it is `unsupported`."""
     tried = await sandbox.execute("true", ExecuteOptions())
     if "execute" not in sandbox.capabilities:  # some sandboxes find out only by trying
@@ -513,7 +514,7 @@ async def _runs_or_says_so(sandbox: Sandbox) -> None:
         )
 
 
-async def _brings_snapshots_back(sandbox: Sandbox) -> None:
+async def brings_snapshots_back(sandbox: Sandbox) -> None:
     """With the capability `snapshot`, all files are restored, and later files are removed."""
     if "snapshot" not in sandbox.capabilities:
         return
@@ -528,7 +529,7 @@ async def _brings_snapshots_back(sandbox: Sandbox) -> None:
     _expect_code(await keeping.restore("no such"), "file_not_found", "restore of an unknown snapshot")
 
 
-async def _is_cancelled_at_once(sandbox: Sandbox) -> None:
+async def is_cancelled_at_once(sandbox: Sandbox) -> None:
     """Every operation can be cancelled, and one that is cancelled before it starts changes nothing."""
     await sandbox.write("a", "x")
     operations: tuple[Callable[[], Awaitable[object]], ...] = (
@@ -551,36 +552,14 @@ async def _is_cancelled_at_once(sandbox: Sandbox) -> None:
     await _expect_text(sandbox, "a", "x")
 
 
-async def _closes_twice(sandbox: Sandbox) -> None:
+async def closes_twice(sandbox: Sandbox) -> None:
     """Closing is idempotent."""
     await sandbox.aclose()
     await sandbox.aclose()
 
 
-SANDBOX_RULES: Final[tuple[Callable[[Sandbox], Awaitable[None]], ...]] = (
-    _keeps_what_is_written,
-    _reads_in_pages,
-    _edits_what_is_meant,
-    _refuses_unclear_edits,
-    _keeps_line_ends_and_marks,
-    _writes_one_after_another,
-    _moves_bytes,
-    _lists_directories,
-    _refuses_bad_paths,
-    _refuses_protected_names,
-    _says_what_is_in_the_way,
-    _reads_text_only,
-    _finds_names,
-    _finds_text,
-    _passes_over_what_is_no_source,
-    _refuses_bad_searches,
-    _runs_or_says_so,
-    opens_processes,
-    _brings_snapshots_back,
-    notes_what_it_writes,
-    puts_files_back,
-    _is_cancelled_at_once,
-    _closes_twice,
+SANDBOX_RULES: Final[tuple[Callable[[Sandbox], Awaitable[None]], ...]] = rules_on(
+    Sandbox, sys.modules[__name__]
 )
 """The rules, each tested on its own sandbox."""
 

@@ -1,5 +1,6 @@
 """Promises about plugins in a session, each as a function of one `PluginMoment`."""
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final, TypeVar
@@ -19,6 +20,7 @@ from agentrail.events import ActionIgnored, PluginFailed, ToolBlocked
 from agentrail.frozen import frozen_json, same_json
 from agentrail.messages import CallId, JsonObject
 from agentrail.testing.promises import Seen
+from agentrail.testing.rule_failures import rules_on
 from agentrail.testing.watched_stack import AskedPlugin, ask_again
 
 E = TypeVar("E")
@@ -281,18 +283,7 @@ def about_open_calls(askings: Sequence[AskedPlugin], batch: Sequence[CallState])
     )
 
 
-PLUGIN_PROMISES: Final[tuple[Callable[[PluginMoment], None], ...]] = (
-    plugins_are_pure,
-    plugins_do_not_fail,
-    actions_are_taken,
-    only_declared_hooks_are_heard,
-    states_survive_the_codec,
-    what_is_journaled_survives_the_codec,
-    what_is_blocked_does_not_run,
-    no_call_gets_past_a_guard,
-    no_answer_is_lost_in_a_tie,
-    rewrites_agree,
-    effects_are_not_doubled,
-    only_the_user_approves,
+PLUGIN_PROMISES: Final[tuple[Callable[[PluginMoment], None], ...]] = rules_on(
+    PluginMoment, sys.modules[__name__]
 )
 """All promises, in the order of checking: first those whose failure makes the others meaningless."""

@@ -1,13 +1,25 @@
-"""Failures of a rule of a conformance suite: with the rule's sentence, and the cause."""
+"""Rules of a conformance suite, and their failures: with the rule's sentence, and the cause."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from types import FunctionType, ModuleType
+from typing import Any, TypeVar
 
 from agentrail.errors import OptionError
 
 E = TypeVar("E", bound=Exception)
+
+
+def rules_on(trial: object, *modules: ModuleType) -> tuple[Callable[[Any], Any], ...]:
+    """Return the rules of modules: each public function with one argument of the type `trial`, in the order of its file."""
+    return tuple(
+        one
+        for module in modules
+        for name, one in vars(module).items()
+        if isinstance(one, FunctionType) and one.__module__ == module.__name__ and name[0] != "_"
+        if list(one.__annotations__.values()) == [trial, None]
+    )
 
 
 def require_assertions() -> None:

@@ -40,7 +40,7 @@ def state_is_as_written(seen: Seen) -> None:
     assert data.teardown is None or (state.phase is Phase.IDLE and not state.suspended)
     assert len(data.resolved) <= MAX_RESOLVED
     assert len(data.remembered) <= MAX_REMEMBERED
-    hold_rules(seen)
+    _hold_rules(seen)
     assert data.stopping is None or teardowns_of(state) or state.ended
     assert not data.stoppers or data.stopping is not None
     assert data.last is not None or was.last is None
@@ -54,7 +54,7 @@ def state_is_as_written(seen: Seen) -> None:
     assert data.incarnation >= was.incarnation
 
 
-def hold_rules(seen: Seen) -> None:
+def _hold_rules(seen: Seen) -> None:
     """A rule is removed when a user revokes it, and no other is removed with it. No two rules cover the same calls."""
     rules = seen.after.data.rules
     for gone in seen.before.data.rules - rules:
