@@ -114,7 +114,7 @@ def look_at_store_of_server(
         found, *rest = _look_at_file(path)
     except AgentrailError as error:
         text = f"agentrail serve cannot keep sessions: {describe_error(error)}"
-        return (Finding(name=_OF_SERVER, verdict="absent", text=text, remedy="name another place in [host]"),)
+        return (Finding(_OF_SERVER, "absent", text, "name another place in [host]"),)
     listing = f"agentrail sessions list --store sqlite:{shlex.quote(str(path))} lists them"
     rest = [evolve(one, name=f"{one.name} of [host]") for one in rest]
     return (evolve(found, name=_OF_SERVER, remedy=listing if path.exists() else found.remedy), *rest)
@@ -136,20 +136,20 @@ def _look_at_file(path: Path) -> tuple[Finding, ...]:
         by = f", written by process {pid}" if pid is not None else ""
         shown = f"{size / 1_000_000:.1f} MB" if size >= 1_000_000 else f"{size / 1000:.1f} kB"  # noqa: PLR2004 - a million
         text = f"{path}: {len(sessions)} sessions, {shown}, not damaged{by}"
-        return (Finding(name="store", verdict="good", text=text), *activity)
+        return (Finding("store", "good", text), *activity)
     place = _nearest(path.parent)
     if not (place.is_dir() and os.access(place, os.W_OK | os.X_OK)):
         message = f"{place} {'cannot be written' if place.is_dir() else 'is not a directory'}"
         raise StoreUnavailable(message)
-    return (Finding(name="store", verdict="absent", text=f"none yet: sessions will be kept in {path}"),)
+    return (Finding("store", "absent", f"none yet: sessions will be kept in {path}"),)
 
 
 def _no_store(why: str) -> Finding:
     return Finding(
-        name="store",
-        verdict="absent",  # a run and a chat also work without a store
-        text=f"sessions cannot be kept: {why}",
-        remedy="name another place with --data-dir or AGENTRAIL_DATA_DIR",
+        "store",
+        "absent",  # a run and a chat also work without a store
+        f"sessions cannot be kept: {why}",
+        "name another place with --data-dir or AGENTRAIL_DATA_DIR",
     )
 
 
@@ -170,15 +170,13 @@ def look_at_fsync(directory: Path, *, stopwatch: Callable[[], float] = time.perf
                 os.fsync(file.fileno())
                 took.append((stopwatch() - began) * 1000)
     except OSError as error:
-        return Finding(
-            name="fsync", verdict="absent", text=f"could not be tried in {directory}: {error.strerror}"
-        )
+        return Finding("fsync", "absent", f"could not be tried in {directory}: {error.strerror}")
     middle, worst = statistics.median(took), max(took)
     text = f"{middle:.1f} ms in {directory}, at worst {worst:.1f} ms of {_COMMIT_TRIES} tries"
     if middle < _SLOW_MS:
-        return Finding(name="fsync", verdict="good", text=text)
+        return Finding("fsync", "good", text)
     remedy = "each prompt waits for it: keep sessions on a faster disk, with --data-dir"
-    return Finding(name="fsync", verdict="absent", text=f"slow: {text}", remedy=remedy)
+    return Finding("fsync", "absent", f"slow: {text}", remedy)
 
 
 # The report.
@@ -270,10 +268,10 @@ def show_finding(finding: Finding) -> str:
 
 def look_at_installation() -> tuple[Finding, ...]:
     return (
-        Finding(name="python", verdict="good", text=platform.python_version()),
+        Finding("python", "good", platform.python_version()),
         show_build(look_at_build(FOLDER, metadata.version(NAME))[0]),
         *look_at_distributions(),
-        Finding(name="trio", verdict="good", text=metadata.version("trio")),
+        Finding("trio", "good", metadata.version("trio")),
         _look_at_editor(),
         _look_at_shell(),
     )
@@ -284,24 +282,24 @@ def show_build(build: Build) -> Finding:
     if build.fault is not None:
         again = install_command(flags="--force-reinstall --no-deps", editable=False)
         return Finding(
-            name="build",
-            verdict="absent",  # it runs and behaves the same, but slower
-            text=f"pure, though {build.compiled} modules were compiled: {build.fault}",
-            remedy=f"install it again: AGENTRAIL_COMPILE=1 {again}, or without the variable",
+            "build",
+            "absent",  # it runs and behaves the same, but slower
+            f"pure, though {build.compiled} modules were compiled: {build.fault}",
+            f"install it again: AGENTRAIL_COMPILE=1 {again}, or without the variable",
         )
     text = f"compiled: {build.modules} modules" if build.modules else "pure: nothing is compiled"
-    return Finding(name="build", verdict="good", text=text)
+    return Finding("build", "good", text)
 
 
 def look_at_distributions() -> tuple[Finding, ...]:
     """Return a finding for each installed project that has our name and is not ours."""
     return tuple(
         Finding(
-            name="distribution",
-            verdict="bad",
-            text=f"another project named {IMPORT_NAME} is installed: {one.version} in {one.folder}"
+            "distribution",
+            "bad",
+            f"another project named {IMPORT_NAME} is installed: {one.version} in {one.folder}"
             + (f" ({one.summary:.80})" if one.summary else ""),
-            remedy=f"remove it: pip uninstall {IMPORT_NAME}, then {install_command()}",
+            f"remove it: pip uninstall {IMPORT_NAME}, then {install_command()}",
         )
         for one in find_foreign()
     )
@@ -309,38 +307,36 @@ def look_at_distributions() -> tuple[Finding, ...]:
 
 def _look_at_editor() -> Finding:
     if importlib.util.find_spec("prompt_toolkit") is not None:
-        return Finding(name="prompt_toolkit", verdict="good", text=metadata.version("prompt_toolkit"))
+        return Finding("prompt_toolkit", "good", metadata.version("prompt_toolkit"))
     return Finding(
-        name="prompt_toolkit",
-        verdict="absent",
-        text="not installed, though agentrail needs it: agentrail chat cannot draw its screen",
-        remedy="install it: pip install prompt_toolkit",
+        "prompt_toolkit",
+        "absent",
+        "not installed, though agentrail needs it: agentrail chat cannot draw its screen",
+        "install it: pip install prompt_toolkit",
     )
 
 
 def _look_at_shell() -> Finding:
     shell = find_program("bash") or find_program("sh")
     if shell is not None:
-        return Finding(name="shell", verdict="good", text=shell)
+        return Finding("shell", "good", shell)
     return Finding(
-        name="shell",
-        verdict="absent",
-        text="neither bash nor sh was found: the tool shell cannot run commands",
-        remedy="install bash, or put it on PATH",
+        "shell",
+        "absent",
+        "neither bash nor sh was found: the tool shell cannot run commands",
+        "install bash, or put it on PATH",
     )
 
 
 async def look_at_confinement() -> Finding:
     found = await probe("refuse", find_program("bwrap"))
     if found.mode == "bubblewrap":
-        return Finding(
-            name="bubblewrap", verdict="good", text="works: commands of the tool shell are confined"
-        )
+        return Finding("bubblewrap", "good", "works: commands of the tool shell are confined")
     return Finding(
-        name="bubblewrap",
-        verdict="absent",
-        text=f"cannot confine commands here: {found.why}",
-        remedy="install bubblewrap; or --shell-fallback unconfined runs commands with all your rights",
+        "bubblewrap",
+        "absent",
+        f"cannot confine commands here: {found.why}",
+        "install bubblewrap; or --shell-fallback unconfined runs commands with all your rights",
     )
 
 
@@ -348,11 +344,7 @@ def look_at_variables(environ: Mapping[str, str]) -> tuple[Finding, ...]:
     # Two providers of one vendor use the same variables.
     names = dict.fromkeys(("AGENTRAIL_MODEL", *(name for pair in VARIABLES.values() for name in pair)))
     return tuple(
-        Finding(
-            name=name,
-            verdict="good" if environ.get(name) else "absent",
-            text="set" if environ.get(name) else "not set",
-        )
+        Finding(name, "good" if environ.get(name) else "absent", "set" if environ.get(name) else "not set")
         for name in names
     )
 
@@ -362,20 +354,16 @@ def look_at_files(files: ConfigFiles, agent: str | None) -> tuple[CommandSetup |
         setup = read_setup(files, agent)
     except AgentrailError as error:
         remedy = "agentrail config check lists all faults"
-        return None, (
-            Finding(name="configuration", verdict="bad", text=describe_error(error), remedy=remedy),
-        )
+        return None, (Finding("configuration", "bad", describe_error(error), remedy),)
     if setup is None:
-        return None, (
-            Finding(name="configuration", verdict="absent", text="no agentrail.toml here or above"),
-        )
+        return None, (Finding("configuration", "absent", "no agentrail.toml here or above"),)
     found = setup.configuration.files
     names = ", ".join(one.name for one in (*found.project, *found.user))
     agents = "no agent" if setup.agent is None else f"agent {setup.agent}"
     notice = setup.configuration.notice
     return setup, (
-        Finding(name="configuration", verdict="good", text=f"{names}; {agents}"),
-        *(() if notice is None else (Finding(name="trust", verdict="absent", text=notice),)),
+        Finding("configuration", "good", f"{names}; {agents}"),
+        *(() if notice is None else (Finding("trust", "absent", notice),)),
     )
 
 
@@ -385,14 +373,14 @@ def look_at_serving(setup: CommandSetup | None, environ: Mapping[str, str]) -> t
     try:
         options = decide_serving(ServeFlags(), environ, said)
     except AgentrailError as error:
-        return (Finding(name="serve", verdict="bad", text=describe_error(error), remedy="correct it"),)
+        return (Finding("serve", "bad", describe_error(error), "correct it"),)
     wrong = () if setup is None else faults_of_host(setup.configuration.settings)
     if not options.why and not wrong:
         return ()
     if wrong:
         text = " ".join(str(fault) for fault in wrong)
-        return (Finding(name="serve", verdict="bad", text=text, remedy="correct it in the file"),)
-    return (Finding(name="serve", verdict="good", text=show_serving(options)),)
+        return (Finding("serve", "bad", text, "correct it in the file"),)
+    return (Finding("serve", "good", show_serving(options)),)
 
 
 async def look_at_model(
@@ -411,11 +399,11 @@ async def look_at_model(
             )
             opts |= {} if base_url is None else {"base_url": base_url}
             make_provider(chosen.model, opts, http=http, environ=os.environ)
-            found = Finding(name="model", verdict="good", text=f"{chosen.model} ({chosen.why})")
+            found = Finding("model", "good", f"{chosen.model} ({chosen.why})")
             return (found, await look_at_server(chosen.model, opts.get("base_url"), os.environ, http))
     except AgentrailError as error:
         remedy = "agentrail run --model demo: works without a key and a server"
-        return (Finding(name="model", verdict="bad", text=describe_error(error), remedy=remedy),)
+        return (Finding("model", "bad", describe_error(error), remedy),)
 
 
 async def look_at_server(
@@ -423,7 +411,7 @@ async def look_at_server(
 ) -> Finding:
     provider = provider_of(model)
     if provider == "demo":
-        return Finding(name="server", verdict="good", text="demo: needs none")
+        return Finding("server", "good", "demo: needs none")
     key_variable, url_variable = VARIABLES[provider]
     url = base_url or environ.get(url_variable) or VENDOR_URLS[provider]
     if provider in {"openai", "openai-chat"}:
@@ -438,13 +426,13 @@ async def _look_at_models(model: str, url: str, key: str | None) -> Finding:
         return _decide_refusal(url, error)
     name = model.partition(":")[2]
     if name in models:
-        return Finding(name="server", verdict="good", text=f"{url} answers and lists {name}")
+        return Finding("server", "good", f"{url} answers and lists {name}")
     listed = ", ".join(models[:10]) or "none"
     return Finding(
-        name="server",
-        verdict="absent",  # not bad: some servers accept names that they do not list
-        text=f"{url} answers, but does not list {name}",
-        remedy=f"name one of its models: {listed}{', …' if len(models) > 10 else ''}",  # noqa: PLR2004 - same number
+        "server",
+        "absent",  # not bad: some servers accept names that they do not list
+        f"{url} answers, but does not list {name}",
+        f"name one of its models: {listed}{', …' if len(models) > 10 else ''}",  # noqa: PLR2004 - same number
     )
 
 
@@ -456,24 +444,22 @@ async def _look_at_address(url: str, http: HttpClients) -> Finding:
             await http.get_text(url, headers={}, vendor=vendor)
     except trio.TooSlowError:
         text = f"{url} did not answer within {ASK_WITHIN_SECONDS:g} s"
-        return Finding(
-            name="server", verdict="bad", text=text, remedy="look at the network and at --base-url"
-        )
+        return Finding("server", "bad", text, "look at the network and at --base-url")
     except ProviderError as error:
         if error.status is None:
             return _decide_refusal(url, error)
         # Any response, even an error, shows that the server is reachable.
-    return Finding(name="server", verdict="good", text=text)
+    return Finding("server", "good", text)
 
 
 def _decide_refusal(url: str, error: ProviderError) -> Finding:
     if error.status == 404:  # noqa: PLR2004 - a status is its own name
         hint = None if url.rstrip("/").endswith("/v1") else "if a run fails: does the address end in /v1?"
         text = f"{url} answers, but cannot list its models"
-        return Finding(name="server", verdict="good", text=text, remedy=hint)
+        return Finding("server", "good", text, hint)
     remedy = (
         "look at the network and at --base-url"
         if error.status is None
         else "look at the key and at --base-url"
     )
-    return Finding(name="server", verdict="bad", text=describe_error(error), remedy=remedy)
+    return Finding("server", "bad", describe_error(error), remedy)

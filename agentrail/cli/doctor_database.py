@@ -7,7 +7,7 @@ from typing import Final
 
 from agentrail import outside
 from agentrail.abc.store import Node, Store
-from agentrail.cli.doctor_server import CheckVerdict, Finding
+from agentrail.cli.doctor_server import Finding
 from agentrail.cli.exit_codes import describe_error
 from agentrail.cli.nodes_command import decide_state
 from agentrail.core.journal.record import CODEC
@@ -37,14 +37,14 @@ def look_at_database(url: str) -> Iterator[Finding]:
                 else "no synchronous standby, so a failover may lose the last records"
             )
             text = f"{server.place}: PostgreSQL {server.version}, {tables}, role {server.role!r} {rights}; {standby}"
-            yield _finding("database", "good", text)
+            yield Finding("database", "good", text)
             if server.is_usable:
                 with closing(PostgresStore(url, allow_unsafe=True)) as store:
                     yield from look_at_nodes(store, server.max_connections)
         except AgentrailError as error:
             faults = [describe_error(error)]
     for fault in faults:
-        yield _finding("database", "absent", f"agentrail serve cannot use it: {fault}")
+        yield Finding("database", "absent", f"agentrail serve cannot use it: {fault}")
 
 
 def look_at_nodes(store: Store, max_connections: int) -> Iterator[Finding]:
@@ -53,19 +53,19 @@ def look_at_nodes(store: Store, max_connections: int) -> Iterator[Finding]:
     known = store.nodes()
     nodes = [one for one in known if decide_state(one, now_ms) in ("alive", "late")]
     named = ", ".join(f"{one.id} at {one.address or 'no address'}" for one in nodes)
-    yield _finding("nodes", "good", f"{len(nodes)} alive: {named}" if nodes else "none is alive")
+    yield Finding("nodes", "good", f"{len(nodes)} alive: {named}" if nodes else "none is alive")
     yield from _differences(nodes)
     ahead_seconds = (here_ms - now_ms) / 1000
     if abs(ahead_seconds) <= MAX_CLOCK_DIFFERENCE_SECONDS:
-        yield _finding("clock", "good", "agrees with the store")
+        yield Finding("clock", "good", "agrees with the store")
     else:
         text = f"this machine's clock differs from that of the store by {ahead_seconds:.1f} s"
         remedy = "deadlines follow the store; synchronise the clocks, such as with NTP"
-        yield _finding("clock", "absent", text, remedy)
+        yield Finding("clock", "absent", text, remedy)
     needed = max(len(nodes), 1) * MAX_CONNECTIONS_OF_NODE
     text = f"{needed} for {max(len(nodes), 1)} nodes, and the server allows {max_connections}"
     advice = None if needed < max_connections else "raise max_connections, or put PgBouncer in front"
-    yield _finding("connections", "good" if advice is None else "absent", text, advice)
+    yield Finding("connections", "good" if advice is None else "absent", text, advice)
     yield from _waiting_work(store, nodes)
 
 
@@ -75,7 +75,7 @@ def _differences(nodes: Iterable[Node]) -> Iterator[Finding]:
         if count > 1:
             text = f"{count} of them advertise the same address, {address}"
             remedy = "give each node an address of its own; one that crashed counts until its lease is over"
-            yield _finding("nodes", "absent", text, remedy)
+            yield Finding("nodes", "absent", text, remedy)
     for name, remedy in (
         ("lease_ms", "give all nodes the same lease"),
         ("digest", "give all nodes the same profiles, or each cluster a database of its own"),
@@ -88,7 +88,7 @@ def _differences(nodes: Iterable[Node]) -> Iterator[Finding]:
                 by_value[value].append(one.id)
         if len(by_value) > 1:
             shown = "; ".join(f"{value!s:.16}: {', '.join(ids)}" for value, ids in by_value.items())
-            yield _finding("nodes", "absent", f"they differ in {name}: {shown}", remedy)
+            yield Finding("nodes", "absent", f"they differ in {name}: {shown}", remedy)
 
 
 def _waiting_work(store: Store, nodes: Iterable[Node]) -> Iterator[Finding]:
@@ -97,12 +97,8 @@ def _waiting_work(store: Store, nodes: Iterable[Node]) -> Iterator[Finding]:
     newer = [one for one in orphans if one.codec > codec]
     if newer:
         text = f"{len(newer)} sessions wait for a node that reads codec {max(one.codec for one in newer)}, such as {newer[0].session}"
-        yield _finding("sessions", "absent", text, "start a node of the newer version")
+        yield Finding("sessions", "absent", text, "start a node of the newer version")
     if orphans and not [*nodes]:
         text = f"{len(orphans)} sessions have open work, which the first server continues"
         remedy = "was this database restored from a backup? Then run agentrail store restored before the first server: a tool that must not run twice may have run in the lost time, and would run again"
-        yield _finding("sessions", "absent", text, remedy)
-
-
-def _finding(name: str, verdict: CheckVerdict, text: str, remedy: str | None = None) -> Finding:
-    return Finding(name=name, verdict=verdict, text=text, remedy=remedy)
+        yield Finding("sessions", "absent", text, remedy)

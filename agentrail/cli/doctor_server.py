@@ -34,7 +34,7 @@ _CLOCK_MS: Final = 1_000
 _MANY_BEHIND: Final = 10_000
 
 
-@frozen(kw_only=True)
+@frozen
 class Finding:
     """The result of one check.
 
@@ -52,7 +52,7 @@ async def within_limit(name: str, check: Callable[[], Awaitable[Sequence[Finding
     with trio.move_on_after(ONE_CHECK_SECONDS):
         return await check()
     text = f"no result within {ONE_CHECK_SECONDS:g} s"
-    return (Finding(name=name, verdict="bad", text=text, remedy="look at its disk or network"),)
+    return (Finding(name, "bad", text, "look at its disk or network"),)
 
 
 async def in_thread(name: str, check: Callable[[], Sequence[Finding]]) -> Sequence[Finding]:
@@ -65,13 +65,13 @@ def look_at_extras(
     """Report the installed extras, and missing packages of those that a configured feature needs."""
     missing = _missing_packages() if missing is None else missing
     there = ", ".join(name for name, packages in missing.items() if not packages)
-    yield Finding(name="extras", verdict="good", text=f"installed: {there or 'none'}")
+    yield Finding("extras", "good", f"installed: {there or 'none'}")
     for name, feature in () if settings is None else _needed_extras(settings):
         if missing.get(name):
             text = f"{feature} needs {name}, which lacks {', '.join(missing[name])}"
             remedy = f"install it: {install_command(name)}"
             verdict: CheckVerdict = "absent" if feature == "[host]" else "bad"  # a run works without a server
-            yield Finding(name="extras", verdict=verdict, text=text, remedy=remedy)
+            yield Finding("extras", verdict, text, remedy)
 
 
 def _missing_packages() -> dict[str, list[str]]:
@@ -101,10 +101,10 @@ def look_at_telemetry(settings: Settings | None, environ: Mapping[str, str]) -> 
     """Check the variables and the table that name a collector. Commands that run sessions refuse faulty ones."""
     try:
         if named_telemetry(settings, environ):
-            yield Finding(name="telemetry", verdict="good", text="spans of sessions are exported")
+            yield Finding("telemetry", "good", "spans of sessions are exported")
     except OptionError as error:
         remedy = "correct it, or unset it to export nothing"
-        yield Finding(name="telemetry", verdict="bad", text=str(error), remedy=remedy)
+        yield Finding("telemetry", "bad", str(error), remedy)
 
 
 def look_at_open_files(settings: Settings | None, soft: int | None = None) -> Iterator[Finding]:
@@ -119,9 +119,9 @@ def look_at_open_files(settings: Settings | None, soft: int | None = None) -> It
         text = f"{allowed} allowed; max_streams and max_sessions_per_principal may need {wanted}"
         remedy = "raise LimitNOFILE= of the service, or ulimit -n; or lower these limits in [host]"
         if is_enough:
-            yield Finding(name="open files", verdict="good", text=text)
+            yield Finding("open files", "good", text)
         else:
-            yield Finding(name="open files", verdict="absent", text=text, remedy=remedy)
+            yield Finding("open files", "absent", text, remedy)
 
 
 async def look_at_mcp_servers(settings: Settings | None) -> tuple[Finding, ...]:
@@ -133,9 +133,7 @@ async def look_at_mcp_servers(settings: Settings | None) -> tuple[Finding, ...]:
         text = fault or ("its address accepts connections" if form.url else "its program exists")
         remedy = f"agentrail mcp check {name} connects to it"
         verdict: CheckVerdict = "absent" if fault else "good"
-        found.append(
-            Finding(name=f"MCP server {name}", verdict=verdict, text=text, remedy=remedy if fault else None)
-        )
+        found.append(Finding(f"MCP server {name}", verdict, text, remedy if fault else None))
     return tuple(found)
 
 
@@ -162,17 +160,15 @@ def look_at_activity(store: Store, sessions: Sequence[StoredSession]) -> Iterato
     """Report the nodes of a store, the clock, and how far the readers of its events are behind."""
     alive = Owners.of(store).alive
     nodes = ", ".join(f"{one.id} {'alive' if one.id in alive else 'gone'}" for one in store.nodes())
-    yield Finding(name="nodes", verdict="good", text=nodes or "no process has sessions")
+    yield Finding("nodes", "good", nodes or "no process has sessions")
     ahead_ms = max((one.written_at_ms for one in sessions), default=0) - int(outside.wall() * 1000)
     shift_ms = store.now_ms() - int(outside.wall() * 1000)
     if max(ahead_ms, abs(shift_ms)) < _CLOCK_MS:
-        yield Finding(name="clock", verdict="good", text="agrees with the store")
+        yield Finding("clock", "good", "agrees with the store")
     else:
         text = f"the store's clock differs by {shift_ms / 1000:.1f} s, its newest record by {ahead_ms / 1000:.1f} s"
-        yield Finding(
-            name="clock", verdict="absent", text=text, remedy="synchronise the clocks, such as with NTP"
-        )
+        yield Finding("clock", "absent", text, "synchronise the clocks, such as with NTP")
     for name, behind in (events_behind(store, sessions) if offers(store, OwedStore) else {}).items():
         verdict: CheckVerdict = "good" if behind < _MANY_BEHIND else "absent"
         remedy = None if verdict == "good" else "look at the server's log: its warnings name the reason"
-        yield Finding(name=f"reader {name}", verdict=verdict, text=f"{behind} events behind", remedy=remedy)
+        yield Finding(f"reader {name}", verdict, f"{behind} events behind", remedy)

@@ -98,7 +98,7 @@ async def test_a_check_that_hangs_is_ended_and_said():
     found = await within_limit("store", trio.sleep_forever)
     assert shown(found) == [("store", "bad")]
     assert found[0].text == "no result within 10 s"
-    other = Finding(name="a", verdict="good", text="b")
+    other = Finding("a", "good", "b")
     assert await in_thread("a", lambda: (other,)) == (other,)
 
 
