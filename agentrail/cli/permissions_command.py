@@ -1,8 +1,7 @@
 """`agentrail permissions`: explain what the rules decide about a call, and check a file of rules. Starts and runs nothing."""
 
 import os
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -39,11 +38,6 @@ from agentrail.plugins.permission_warnings import warnings_of
 from agentrail.plugins.shell_plain import NotRead, PlainLine
 
 app: Final = App(name="permissions", result_action="return_value")
-
-_LIST: Final = re.compile(r"^[ \t]*(deny|ask|allow)[ \t]*=[ \t]*\[", re.MULTILINE)
-_TEXT: Final = re.compile(
-    r"#[^\n]*|\"\"\".*?\"\"\"|'''.*?'''|\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|(?P<end>\])", re.DOTALL
-)
 
 
 @app.command(
@@ -86,10 +80,9 @@ def check_permissions(
     debug: Debug = False,
 ) -> Exit:
     send_logs_to_stderr(debug=debug)
-    text = read_named_text(file)
-    table = _table_of(file, text)
+    rules = read_rules(file, read_named_text(file))
     try:
-        policy = join({"session": _read(file, text, table)}, may_bypass=True)
+        policy = join({"session": _read(file, *rules)}, may_bypass=True)
     except AgentrailError as error:
         write_error(describe_error(error))
         return Exit.FAILED
@@ -117,46 +110,35 @@ def _policy_of_files(files: ConfigFiles, agent: str | None) -> PermissionPolicy:
 
 
 def read_policy(path: Path) -> ScopedRules:
-    text = read_named_text(path)
-    return _read(path, text, _table_of(path, text))
+    return _read(path, *read_rules(path, read_named_text(path)))
 
 
-def _table_of(path: Path, text: str) -> Mapping[str, Any]:
+def read_rules(path: Path, text: str) -> tuple[Mapping[str, Any], dict[str, list[int]]]:
+    """Return the table of rules, and the line of each rule of its lists."""
     try:
-        found, _ = read_toml_text(text)
+        found, lines = read_toml_text(text)
     except TomlFault as fault:
         raise OptionError([f"{path}:{fault.line}: {fault.said}"]) from fault
+    above = ("permissions",) if "permissions" in found else ()
     table = found.get("permissions", found)
     if not isinstance(table, dict):
         raise OptionError(
             [f"{path}: permissions is a table with mode, deny, ask and allow; got {table!r:.80}"]
         )
-    return table
+    of_rules: dict[str, list[int]] = {
+        name: [at for place, at in lines.items() if place[:-1] == (*above, name)] for name in LISTS
+    }
+    return table, of_rules
 
 
-def _read(path: Path, text: str, table: Mapping[str, Any]) -> ScopedRules:
-    places = {name: [f"{path}:{line}" for line in lines] for name, lines in lines_of_rules(text).items()}
+def _read(path: Path, table: Mapping[str, Any], lines: Mapping[str, Sequence[int]]) -> ScopedRules:
+    places = {name: [f"{path}:{line}" for line in of_name] for name, of_name in lines.items()}
     try:
         return read_scope("session", table, places=places)
     except OptionError as error:
         # Faults of rules already have their line.
         faults = [fault if fault.startswith(f"{path}:") else f"{path}: {fault}" for fault in error.faults]
         raise OptionError(faults) from error
-
-
-def lines_of_rules(text: str) -> dict[str, list[int]]:
-    """Find the lines of the strings in the lists `deny`, `ask` and `allow` of well-formed TOML. Inline tables are skipped."""
-    found: dict[str, list[int]] = {}
-    for begun in _LIST.finditer(text):
-        lines = found.setdefault(begun[1], [])
-        line, at = 1 + text.count("\n", 0, begun.end()), begun.end()
-        for token in _TEXT.finditer(text, begun.end()):
-            if token["end"]:
-                break
-            line, at = line + text.count("\n", at, token.start()), token.start()
-            if not token[0].startswith("#"):
-                lines.append(line)
-    return found
 
 
 def _call(tool: str, args: str) -> PermissionCall:
