@@ -1,6 +1,6 @@
 """A session as a Hypothesis state machine over the pure core: signals in any order, and all promises checked after each."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar, Final, TypeAlias
 
@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from hypothesis.strategies import SearchStrategy
 
 from agentrail.core.protocol.signals import SessionBegan, Signal
-from agentrail.core.session.state import Phase
+from agentrail.core.session.state import Phase, SessionState
 from agentrail.core.session.step_context import is_gathering
 from agentrail.testing import open_effects, strategies
 from agentrail.testing.checked_run import CounterExample, Invariant, Run, Setup
@@ -63,6 +63,21 @@ def _said(by: str) -> SearchStrategy[Signal]:
     return said
 
 
+def _sends(
+    by: str, may: Callable[[SessionState], object], what: str, *, name: str = ""
+) -> Callable[["SessionMachine", Signal], None]:
+    """Make a rule that sends signals of a strategy, in states that allow it."""
+
+    def send(self: "SessionMachine", signal: Signal) -> None:
+        self.say(signal)
+
+    send.__name__, send.__doc__ = name or by, what
+    allowed: Callable[[SessionMachine, Signal], None] = precondition(
+        lambda self: bool(may(self.session_run.state))
+    )(rule(signal=_said(by))(send))
+    return allowed
+
+
 class SessionMachine(RuleBasedStateMachine):
     """Signals in any order, checked against the promises.
 
@@ -93,101 +108,44 @@ class SessionMachine(RuleBasedStateMachine):
         for signal in (SessionBegan(at_ms=0), *opening):
             self.say(signal)
 
-    @precondition(lambda self: not self.session_run.state.ended)
-    @rule(signal=_said("prompt"))
-    def prompt(self, signal: Signal) -> None:
-        """A caller sends a prompt."""
-        self.say(signal)
-
-    @precondition(lambda self: not self.session_run.state.ended)
-    @rule(signal=_said("steer"))
-    def steer(self, signal: Signal) -> None:
-        """A caller steers the running cycle, or an idle session."""
-        self.say(signal)
-
-    @precondition(lambda self: open_effects.can_go_on(self.session_run.state))
-    @rule(signal=_said("go_on"))
-    def go_on(self, signal: Signal) -> None:
-        """A caller asks the model to continue without a new prompt."""
-        self.say(signal)
-
-    @precondition(lambda self: bool(self.session_run.state.data.interactions))
-    @rule(signal=_said("decide"))
-    def decide(self, signal: Signal) -> None:
-        """A caller decides an approval or answers a question."""
-        self.say(signal)
-
-    @precondition(lambda self: bool(open_effects.timers_of(self.session_run.state)))
-    @rule(signal=_said("wake"))
-    def wake(self, signal: Signal) -> None:
-        """An answer has timed out, or a pause is over."""
-        self.say(signal)
-
-    @precondition(
-        lambda self: bool(self.session_run.state.data.batch or self.session_run.state.data.survivors)
+    prompt = _sends("prompt", lambda state: not state.ended, "A caller sends a prompt.")
+    steer = _sends(
+        "steer", lambda state: not state.ended, "A caller steers the running cycle, or an idle session."
     )
-    @rule(signal=_said("abort_tool"))
-    def abort_tool(self, signal: Signal) -> None:
-        """A caller stops one call."""
-        self.say(signal)
-
-    @precondition(lambda self: self.session_run.state.data.stream is not None)
-    @rule(signal=_said("stream"))
-    def stream(self, signal: Signal) -> None:
-        """The model streams something."""
-        self.say(signal)
-
-    @precondition(lambda self: self.session_run.state.data.stream is not None)
-    @rule(signal=_said("call"))
-    def call_tools(self, signal: Signal) -> None:
-        """The model calls tools. Most calls are valid."""
-        self.say(signal)
-
-    @precondition(lambda self: self.session_run.state.data.stream is not None)
-    @rule(signal=_said("respond"))
-    def respond(self, signal: Signal) -> None:
-        """The model completes its response."""
-        self.say(signal)
-
-    @precondition(
-        lambda self: bool(self.session_run.state.data.batch or self.session_run.state.data.survivors)
+    go_on = _sends(
+        "go_on", open_effects.can_go_on, "A caller asks the model to continue without a new prompt."
     )
-    @rule(signal=_said("tool"))
-    def tool(self, signal: Signal) -> None:
-        """A tool reports something."""
-        self.say(signal)
-
-    @precondition(lambda self: waits_for_host(self.session_run.state))
-    @rule(signal=_said("host"))
-    def host(self, signal: Signal) -> None:
-        """The host judges a call, or acknowledges a notice of one."""
-        self.say(signal)
-
-    @precondition(lambda self: bool(self.session_run.state.data.agents.alive))
-    @rule(signal=_said("agent"))
-    def agent(self, signal: Signal) -> None:
-        """A background agent publishes something, becomes idle, or ends."""
-        self.say(signal)
-
-    @precondition(lambda self: bool(plugin_requests_of(self.session_run.state)))
-    @rule(signal=_said("plugin_request"))
-    def plugin_request(self, signal: Signal) -> None:
-        """A plugin's request succeeds or fails."""
-        self.say(signal)
-
-    @precondition(lambda self: self.session_run.state.phase is not Phase.IDLE)
-    @rule(signal=_said("abort"))
-    def abort(self, signal: Signal) -> None:
-        """A caller aborts the cycle."""
-        self.say(signal)
-
-    @precondition(
-        lambda self: bool(teardowns_of(self.session_run.state)) or is_gathering(self.session_run.state.data)
+    decide = _sends(
+        "decide", lambda state: state.data.interactions, "A caller decides an approval or answers a question."
     )
-    @rule(signal=_said("settle"))
-    def settle(self, signal: Signal) -> None:
-        """A teardown finishes, or the context for a request is ready."""
-        self.say(signal)
+    wake = _sends("wake", open_effects.timers_of, "An answer has timed out, or a pause is over.")
+    abort_tool = _sends(
+        "abort_tool", lambda state: state.data.batch or state.data.survivors, "A caller stops one call."
+    )
+    stream = _sends("stream", lambda state: state.data.stream is not None, "The model streams something.")
+    call_tools = _sends(
+        "call",
+        lambda state: state.data.stream is not None,
+        "The model calls tools. Most calls are valid.",
+        name="call_tools",
+    )
+    respond = _sends(
+        "respond", lambda state: state.data.stream is not None, "The model completes its response."
+    )
+    tool = _sends("tool", lambda state: state.data.batch or state.data.survivors, "A tool reports something.")
+    host = _sends("host", waits_for_host, "The host judges a call, or acknowledges a notice of one.")
+    agent = _sends(
+        "agent",
+        lambda state: state.data.agents.alive,
+        "A background agent publishes something, becomes idle, or ends.",
+    )
+    plugin_request = _sends("plugin_request", plugin_requests_of, "A plugin's request succeeds or fails.")
+    abort = _sends("abort", lambda state: state.phase is not Phase.IDLE, "A caller aborts the cycle.")
+    settle = _sends(
+        "settle",
+        lambda state: teardowns_of(state) or is_gathering(state.data),
+        "A teardown finishes, or the context for a request is ready.",
+    )
 
     # Only at every third signal: otherwise many runs would consist of noise alone.
     @precondition(
