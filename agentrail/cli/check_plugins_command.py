@@ -48,8 +48,7 @@ def check_plugins(
 ) -> Exit:
     send_logs_to_stderr(debug=debug)
     if examples is not None and examples < 1:
-        write_error(f"--examples is {examples}: expected 1 or more, or nothing would be tried.")
-        return Exit.USAGE
+        raise OptionError([f"--examples is {examples}: expected 1 or more, or nothing would be tried"])
     try:
         return _check(load_machine(stack, combinations=combinations), examples=examples, seed=seed)
     except SystemExit as error:  # sys.exit(0) would look like a sound stack

@@ -19,7 +19,7 @@ from cyclopts import (
 )
 from cyclopts.argument import Argument
 
-from agentrail.cli.exit_codes import Exit, describe_error
+from agentrail.cli.exit_codes import Exit, write_faults
 from agentrail.cli.log_output import OPTION, tell_crash
 from agentrail.cli.resume_option import fill_in_latest
 from agentrail.cli.stdio import OutputClosed, OutputFailed, open_missing_streams, write_error
@@ -340,7 +340,9 @@ def describe_usage_error(error: CycloptsError) -> str:
     return f"{said} See {' '.join(('agentrail', *chain, '--help'))}."
 
 
-_TELLING: Final = {"acp", "check-plugins", "mcp", "permissions", "plugins", "sandbox", "serve", "token"}
+_TELLING: Final = frozenset(
+    "acp check-plugins mcp permissions plugins prompt sandbox serve skills token top".split()  # noqa: SIM905 - shorter
+)
 """Commands that end at their first error of ours, which is wrong usage. Others tell theirs, and one that escapes is a bug."""
 
 
@@ -365,7 +367,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
                 write_error("python -OO removes docstrings, which describe the tools: use -O, or neither.")
                 return Exit.USAGE
             case AgentrailError() if not _TELLING.isdisjoint(arguments[:1]):
-                write_error(describe_error(error))
+                write_faults(error)
                 return Exit.USAGE
             case _:
                 tell_crash(error, debug=OPTION in arguments)

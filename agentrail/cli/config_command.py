@@ -13,8 +13,8 @@ from agentrail.blueprints.config_discovery import CONFIG_NAME
 from agentrail.blueprints.configuration import Configuration, digests_of_skills, read_configuration
 from agentrail.blueprints.mcp_servers import has_user_login
 from agentrail.blueprints.trust_store import changing_files, digests_of, read_trust, write_trust
-from agentrail.cli.config_setup import MODEL_VARIABLE, ConfigFiles, write_faults
-from agentrail.cli.exit_codes import Exit
+from agentrail.cli.config_setup import MODEL_VARIABLE, ConfigFiles
+from agentrail.cli.exit_codes import Exit, write_faults
 from agentrail.cli.host_config import faults_of_host
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.serve_options import SERVE_KEYS, SERVE_VARIABLES

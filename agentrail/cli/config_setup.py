@@ -9,7 +9,7 @@ from attrs import frozen
 from cyclopts import Parameter
 
 from agentrail.cli.stdio import write_error
-from agentrail.errors import AgentrailError, OptionError
+from agentrail.errors import OptionError
 
 if TYPE_CHECKING:
     from agentrail.app import ChosenModel
@@ -109,11 +109,6 @@ def keep_rules(config: Path | None, cwd: Path | None, rules: tuple[str, ...]) ->
     where = Path.cwd() if cwd is None else cwd.resolve()
     kept = keep_allowed(rules, os.environ, cwd=where, config=config)
     return "" if kept is None else kept.shown
-
-
-def write_faults(error: AgentrailError) -> None:
-    for fault in getattr(error, "faults", (str(error),)):
-        write_error(f"{fault.rstrip('.')}.")
 
 
 def write_notice(setup: CommandSetup | None) -> None:

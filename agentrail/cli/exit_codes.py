@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from agentrail.cli.stdio import end_sentence
+from agentrail.cli.stdio import end_sentence, write_error
 from agentrail.errors import AgentrailError, ErrorInfo, RemoteRefused
 from agentrail.errors.advice import WHAT_TO_DO
 from agentrail.events import AbortSettled, AgentEnd, AgentError, Event
@@ -70,6 +70,13 @@ def describe_error(error: AgentrailError) -> str:
         if error.retry_after_seconds is not None:
             advice = f"try again in {error.retry_after_seconds:g} s"
     return end_sentence(f"{said}. {WHAT_TO_DO}{advice.rstrip('.')}." if advice else f"{said}.")
+
+
+def write_faults(error: AgentrailError) -> None:
+    """Describe an error on stderr. An error of several faults has a line for each."""
+    faults = getattr(error, "faults", ())
+    for said in [f"{fault.rstrip('.')}." for fault in faults] if len(faults) > 1 else [describe_error(error)]:
+        write_error(said)
 
 
 def first_error(group: BaseExceptionGroup[E]) -> E:

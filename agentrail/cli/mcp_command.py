@@ -20,7 +20,7 @@ from agentrail.abc import Ok
 from agentrail.app import open_supervisor
 from agentrail.blueprints.configuration import Configuration, read_configuration
 from agentrail.blueprints.mcp_servers import servers_of
-from agentrail.cli.config_setup import AgentOption, ConfigFiles, write_faults
+from agentrail.cli.config_setup import AgentOption, ConfigFiles
 from agentrail.cli.ctrl_c import stop_signals
 from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
@@ -104,12 +104,7 @@ async def _serve(configuration: Configuration, options: "ServeOptions", agent: s
 )
 def list_servers(*, files: ConfigFiles = _USUAL, debug: Debug = False) -> Exit:
     send_logs_to_stderr(debug=debug)
-    try:
-        read = _read(files)
-    except AgentrailError as error:
-        write_faults(error)
-        return Exit.USAGE
-    return print_text("\n".join(map(in_one_line, _listed(read))))
+    return print_text("\n".join(map(in_one_line, _listed(_read(files)))))
 
 
 def _listed(read: Configuration) -> Iterator[str]:
@@ -214,23 +209,18 @@ def _run(
     debug: bool,
 ) -> Exit:
     send_logs_to_stderr(debug=debug)
-    try:
-        read = _read(files).check()
-        servers = {one.name: one for one in servers_of(read.settings, os.environ)}
-        if not servers and not names:
-            raise OptionError([_NO_SERVER])
-        unknown = [name for name in names if name not in servers]
-        if unknown:
-            there = f"there are {', '.join(servers)}" if servers else "none is configured"
-            raise OptionError([f"there is no MCP server {unknown[0]!r:.80}: {there}"])
-    except AgentrailError as error:
-        write_faults(error)
-        return Exit.USAGE
+    read = _read(files).check()
+    servers = {one.name: one for one in servers_of(read.settings, os.environ)}
+    if not servers and not names:
+        raise OptionError([_NO_SERVER])
+    unknown = [name for name in names if name not in servers]
+    if unknown:
+        there = f"there are {', '.join(servers)}" if servers else "none is configured"
+        raise OptionError([f"there is no MCP server {unknown[0]!r:.80}: {there}"])
     try:
         return trio.run(work, tuple([servers[name] for name in names or servers]))
-    except OptionError as error:
-        write_faults(error)
-        return Exit.USAGE
+    except OptionError:  # wrong usage
+        raise
     except AgentrailError as error:
         write_error(f"{describe_error(error)}.")
         return Exit.FAILED

@@ -14,7 +14,6 @@ from agentrail.cli.config_setup import (
     ConfigFiles,
     model_of_files,
     read_setup,
-    write_faults,
     write_notice,
 )
 from agentrail.cli.event_text import without_controls
@@ -23,7 +22,6 @@ from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.text_output import print_text
 from agentrail.core.policy.request_context import fixed_tokens_of
 from agentrail.core.values.toolbox import Toolbox
-from agentrail.errors import AgentrailError
 
 app: Final = App(name="prompt", result_action="return_value")
 
@@ -42,17 +40,13 @@ def show_prompt(
     debug: Debug = False,
 ) -> Exit:
     send_logs_to_stderr(debug=debug)
-    try:
-        setup = read_setup(files, agent)
-        write_notice(setup)
-        blueprint = Blueprint() if setup is None else setup.blueprint
-        chosen = model_of_files(setup, os.environ)
-        given = {} if chosen is None else {"model": chosen.model}
-        sections = blueprint.prompt_sections(given)
-        replaced = blueprint.replaced_sections(given)
-    except AgentrailError as error:
-        write_faults(error)
-        return Exit.USAGE
+    setup = read_setup(files, agent)
+    write_notice(setup)
+    blueprint = Blueprint() if setup is None else setup.blueprint
+    chosen = model_of_files(setup, os.environ)
+    given = {} if chosen is None else {"model": chosen.model}
+    sections = blueprint.prompt_sections(given)
+    replaced = blueprint.replaced_sections(given)
     lines = [*tell_prompt(sections, source_of_own(setup)), *tell_replaced(replaced)]
     return print_text(without_controls("\n".join(lines)))
 

@@ -19,12 +19,11 @@ from agentrail.cli.config_setup import (
     CommandSetup,
     ConfigFiles,
     read_setup,
-    write_faults,
     write_notice,
 )
 from agentrail.cli.ctrl_c import Interrupts, leave_at_once, stop_signals
 from agentrail.cli.event_text import Transcript, json_line
-from agentrail.cli.exit_codes import Exit, describe_error, exit_of
+from agentrail.cli.exit_codes import Exit, describe_error, exit_of, write_faults
 from agentrail.cli.log_output import send_logs_to_stderr
 from agentrail.cli.resume_command import is_lasting, kept_store
 from agentrail.cli.run_options import Choices

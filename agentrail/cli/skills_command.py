@@ -7,9 +7,9 @@ from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
-from agentrail.blueprints.configuration import Configuration, read_configuration
+from agentrail.blueprints.configuration import read_configuration
 from agentrail.blueprints.skill_discovery import SkillSource, no_such_skill, read_one
-from agentrail.cli.config_setup import ConfigFiles, write_faults
+from agentrail.cli.config_setup import ConfigFiles
 from agentrail.cli.exit_codes import Exit
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.stdio import write_error
@@ -17,7 +17,7 @@ from agentrail.cli.text_output import print_text
 from agentrail.config.key_filter import in_one_line
 from agentrail.config.skill_file import SkillDialect
 from agentrail.config.skill_set import LeftOutSkill, Skill, SkillSet
-from agentrail.errors import AgentrailError
+from agentrail.errors import OptionError
 from agentrail.tools.skill import SKILL_FILE
 from agentrail.tools.tool_text import printable
 
@@ -37,8 +37,7 @@ _USUAL: Final = ConfigFiles()
 )
 def list_skills(*, files: ConfigFiles = _USUAL, debug: Debug = False) -> Exit:
     send_logs_to_stderr(debug=debug)
-    read = _read(files)
-    return Exit.USAGE if read is None else print_text("\n".join(_listed(read[1])))
+    return print_text("\n".join(_listed(_read(files))))
 
 
 @app.command(
@@ -54,13 +53,10 @@ def show_skill(
     debug: Debug = False,
 ) -> Exit:
     send_logs_to_stderr(debug=debug)
-    read = _read(files)
-    if read is None:
-        return Exit.USAGE
-    skill = read[1].find(name)
+    found = _read(files)
+    skill = found.find(name)
     if skill is None:
-        write_error(f"{no_such_skill(name, [one.name for one in read[1].skills])}.")
-        return Exit.USAGE
+        raise OptionError([no_such_skill(name, [one.name for one in found.skills])])
     return print_text("\n".join(_shown(skill)))
 
 
@@ -80,13 +76,9 @@ def check_skills(
 ) -> Exit:
     send_logs_to_stderr(debug=debug)
     if not directories:
-        read = _read(files)
-        return Exit.USAGE if read is None else _judged(read[1])
+        return _judged(_read(files))
     missing = [one for one in directories if not (one / SKILL_FILE).exists()]
-    for one in missing:
-        write_error(f"{one} has no {SKILL_FILE}.")
-    if missing:
-        return Exit.USAGE
+    OptionError.raise_for([f"{one} has no {SKILL_FILE}" for one in missing])
     found = [_read_directory(one, is_claude=claude) for one in directories]
     skills = tuple(one for one in found if isinstance(one, Skill))
     left_out = tuple(one for one in found if isinstance(one, LeftOutSkill))
@@ -100,13 +92,9 @@ def _read_directory(directory: Path, *, is_claude: bool) -> Skill | LeftOutSkill
     return read_one(source, at.name)
 
 
-def _read(files: ConfigFiles) -> tuple[Configuration, SkillSet] | None:
-    try:
-        read = read_configuration(os.environ, config=files.config, trust_project=files.trust_project)
-        return read, read.check().read_skills()
-    except AgentrailError as error:
-        write_faults(error)
-        return None
+def _read(files: ConfigFiles) -> SkillSet:
+    read = read_configuration(os.environ, config=files.config, trust_project=files.trust_project)
+    return read.check().read_skills()
 
 
 def _judged(found: SkillSet) -> Exit:

@@ -87,12 +87,7 @@ def show_top(
     debug: Debug = False,
 ) -> Exit:
     send_logs_to_stderr(debug=debug)
-    try:
-        address = address_of(url)
-        dial = dial_for(address, read_token(token_file))
-    except OptionError as error:
-        write_error(describe_error(error))
-        return Exit.USAGE
+    dial = dial_for(address_of(url), read_token(token_file))
     view = TopView(sort=sort, with_ended=ended)
     wanted = RowFilter(limit=ROWS_ASKED)
     shown = url.rstrip("/")

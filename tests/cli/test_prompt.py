@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrail.cli.command_tree import app
+from agentrail.cli.command_tree import run_command_line
 from agentrail.cli.exit_codes import Exit
 
 FILE = """\
@@ -35,7 +35,7 @@ def place(tmp_path, monkeypatch):
 
 
 def show(*arguments):
-    return app(["prompt", "show", *arguments], exit_on_error=False, print_error=False)
+    return run_command_line(["prompt", "show", *arguments])
 
 
 def test_each_section_is_shown_with_its_source_and_its_tokens(place, capfd):
