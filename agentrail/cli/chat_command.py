@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import trio
+from attrs import frozen
 
 from agentrail import outside
 from agentrail.cli.chat_options import ChatOrder, CodingOption, ConnectOption, ResumeOption
-from agentrail.cli.config_setup import AgentOption, ConfigFiles, write_faults
+from agentrail.cli.config_setup import AgentOption, ConfigFiles
 from agentrail.cli.ctrl_c import Interrupts, stop_signals
-from agentrail.cli.exit_codes import Exit, describe_error, first_error
+from agentrail.cli.exit_codes import Exit, describe_error, first_error, write_faults
 from agentrail.cli.log_output import send_logs_to_stderr
 from agentrail.cli.run_options import ApproveOption, Choices
 from agentrail.cli.stdio import OutputClosed, OutputFailed, write_error
@@ -26,10 +27,18 @@ from agentrail.gc_settings import many_sessions, no_looks, short_looks
 if TYPE_CHECKING:
     from agentrail.cli.terminal.live_view import TerminalView
 
-Hold: TypeAlias = Callable[
-    [ChatOrder, "TerminalView | None", trio.Nursery, Interrupts, Interrupts],
-    Awaitable[tuple[Exit, ChatOrder | None]],
-]
+
+@frozen
+class ChatStage:
+    """What all conversations of a process share: the terminal, and the handlers of its signals."""
+
+    terminal: "TerminalView | None"
+    nursery: trio.Nursery
+    interrupts: Interrupts
+    hang_ups: Interrupts
+
+
+Hold: TypeAlias = Callable[[ChatOrder, ChatStage], Awaitable[tuple[Exit, ChatOrder | None]]]
 """Holds one conversation. Returns its exit code and the conversation to switch to."""
 
 
@@ -174,7 +183,8 @@ async def _serve(order: ChatOrder, signals: AsyncIterator[int], gone: AsyncItera
                     send_logs_to_stderr(debug=order.choices.debug)
                     looks = contextlib.nullcontext() if terminal is None else short_looks()
                     with many_sessions(collect=False), looks:  # only imports so far
-                        code, going = await hold(going, terminal, nursery, interrupts, hang_ups)
+                        stage = ChatStage(terminal, nursery, interrupts, hang_ups)
+                        code, going = await hold(going, stage)
         nursery.cancel_scope.cancel(reason="the chat is over")
     return code
 

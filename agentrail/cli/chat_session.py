@@ -18,14 +18,15 @@ from agentrail import outside
 from agentrail.abc.store import Store
 from agentrail.actors.tree_report import render_tree
 from agentrail.cli import chat_answers
+from agentrail.cli.chat_command import ChatStage
 from agentrail.cli.chat_notices import innermost
 from agentrail.cli.chat_options import ChatOrder
 from agentrail.cli.chat_switch import SWITCHING, GoTo, export_to, others_in, switch
 from agentrail.cli.chat_terminal import Desk, open_desk
-from agentrail.cli.config_setup import ConfigFiles, keep_rules, read_setup, write_faults
-from agentrail.cli.ctrl_c import Interrupts, leave_at_once
+from agentrail.cli.config_setup import ConfigFiles, keep_rules, read_setup
+from agentrail.cli.ctrl_c import leave_at_once
 from agentrail.cli.event_text import Transcript
-from agentrail.cli.exit_codes import Exit, describe_error
+from agentrail.cli.exit_codes import Exit, describe_error, write_faults
 from agentrail.cli.input_lines import Typed
 from agentrail.cli.resume_command import (
     ComeBack,
@@ -39,7 +40,6 @@ from agentrail.cli.run_setup import choose_for, decide_session, with_approvals, 
 from agentrail.cli.screen import DirectScreen, look_of_process
 from agentrail.cli.session_code import Resumable, find_resumable
 from agentrail.cli.shared_stores import open_equipped
-from agentrail.cli.stdio import write_error
 from agentrail.cli.storage_options import store_arguments
 from agentrail.cli.store_access import in_scope
 from agentrail.cli.terminal.key_bindings import Chosen, KeyPress, SentLine, decide_ctrl_c
@@ -573,25 +573,20 @@ class Chat:
 # --- running it
 
 
-async def hold(
-    order: ChatOrder,
-    terminal: "TerminalView | None",
-    nursery: trio.Nursery,
-    interrupts: Interrupts,
-    hang_ups: Interrupts,
-) -> tuple[Exit, ChatOrder | None]:
-    tell = _teller(terminal)
+async def hold(order: ChatOrder, stage: ChatStage) -> tuple[Exit, ChatOrder | None]:
+    tell = _teller(stage.terminal)
     try:
-        try:
-            order = await _with_files(order, tell)
-        except AgentrailError as error:
-            await _leave_terminal(terminal)
-            write_faults(error)
-            return Exit.USAGE, None
+        order = await _with_files(order, tell)
         start = _start if order.connect is None else _start_far
-        return await start(order, terminal, tell, nursery, interrupts, hang_ups)
+        chat, order = await start(order, stage, tell)
+    except AgentrailError as error:  # from the options; once the chat runs, errors come in groups
+        await _leave_terminal(stage.terminal)
+        write_faults(error)
+        is_usage = order.connect is None or isinstance(error, OptionError)
+        return Exit.USAGE if is_usage else Exit.FAILED, None
     finally:
-        await _leave_terminal(terminal)  # noqa: ASYNC102 - shielded and bounded inside
+        await _leave_terminal(stage.terminal)  # noqa: ASYNC102 - shielded and bounded inside
+    return chat.code, None if chat.goes_to is None else following(order, chat.goes_to)
 
 
 async def _with_files(order: ChatOrder, tell: Say) -> ChatOrder:
@@ -613,89 +608,65 @@ async def _tell_notice(order: ChatOrder, tell: Say) -> None:
         await tell(f"{notice}.")
 
 
-async def _start(  # noqa: PLR0913, PLR0917 - same as `hold`
-    order: ChatOrder,
-    terminal: "TerminalView | None",
-    tell: Say,
-    nursery: trio.Nursery,
-    interrupts: Interrupts,
-    hang_ups: Interrupts,
-) -> tuple[Exit, ChatOrder | None]:
-    try:
-        async with kept_store(order.keeping, tell, is_needed=False) as store:
-            order, resumable = await _resumed(order, store, tell)
-            opened = open_equipped(
-                order.keeping, order.setup, store=store, shell_fallback=order.choices.shell_fallback
+async def _start(order: ChatOrder, stage: ChatStage, tell: Say) -> tuple[Chat, ChatOrder]:
+    async with kept_store(order.keeping, tell, is_needed=False) as store:
+        order, resumable = await _resumed(order, store, tell)
+        opened = open_equipped(
+            order.keeping, order.setup, store=store, shell_fallback=order.choices.shell_fallback
+        )
+        async with opened as supervisor:
+            session, back = await _session_for(order, supervisor, store, resumable, tell)
+            commands = commands_for(order)
+            for fault in commands.left_out:
+                await tell(f"left out: {fault}")
+            others = partial(others_in, store, session.session_id)
+            chat = Chat(
+                commands=commands,
+                agent=None if order.setup is None else order.setup.agent,
+                session=session,
+                supervisor=supervisor,
+                desk=await open_desk(stage.terminal, session, commands, order.choices.cwd, others),
+                nursery=stage.nursery,
+                back=back,
+                store=store,
+                directory=order.choices.cwd,
+                keep=partial(keep_rules, order.config, order.choices.cwd),
             )
-            async with opened as supervisor:
-                session, back = await _session_for(order, supervisor, store, resumable, tell)
-                commands = commands_for(order)
-                for fault in commands.left_out:
-                    await tell(f"left out: {fault}")
-                others = partial(others_in, store, session.session_id)
-                chat = Chat(
-                    commands=commands,
-                    agent=None if order.setup is None else order.setup.agent,
-                    session=session,
-                    supervisor=supervisor,
-                    desk=await open_desk(terminal, session, commands, order.choices.cwd, others),
-                    nursery=nursery,
-                    back=back,
-                    store=store,
-                    directory=order.choices.cwd,
-                    keep=partial(keep_rules, order.config, order.choices.cwd),
-                )
-                interrupts.handle, hang_ups.handle = chat.interrupt, chat.hang_up
-                await chat.talk()
-                await _leave_terminal(terminal)  # before running work is stopped, which may take a while
-            await _end(chat, store, order, tell)
-    except AgentrailError as error:  # from the options; once the chat runs, errors come in groups
-        await _leave_terminal(terminal)
-        write_error(describe_error(error))
-        return Exit.USAGE, None
-    return chat.code, None if chat.goes_to is None else following(order, chat.goes_to)
+            stage.interrupts.handle, stage.hang_ups.handle = chat.interrupt, chat.hang_up
+            await chat.talk()
+            await _leave_terminal(stage.terminal)  # before running work is stopped, which may take a while
+        await _end(chat, store, order, tell)
+    return chat, order
 
 
-async def _start_far(  # noqa: PLR0913, PLR0917 - same as `hold`
-    order: ChatOrder,
-    terminal: "TerminalView | None",
-    tell: Say,
-    nursery: trio.Nursery,
-    interrupts: Interrupts,
-    hang_ups: Interrupts,
-) -> tuple[Exit, ChatOrder | None]:
+async def _start_far(order: ChatOrder, stage: ChatStage, tell: Say) -> tuple[Chat, ChatOrder]:
     assert order.connect is not None  # noqa: S101 - guaranteed by the caller
-    try:
-        # Imported here: the import is slow, and only remote chats need it.
-        from agentrail.cli.remote_chat import far_registry, find_far, open_far, others_on_server, watch_server
+    # Imported here: the import is slow, and only remote chats need it.
+    from agentrail.cli.remote_chat import far_registry, find_far, open_far, others_on_server, watch_server
 
-        async with open_far(order.connect, order.keeping.resume, order.agent) as far:
-            session: Any = far  # it has the same calls as `Session`
-            commands, others = await far_registry(far), partial(others_on_server, far)
-            desk = await open_desk(terminal, session, commands, order.choices.cwd, others)
-            async with trio.open_nursery() as watching:
-                chat = Chat(
-                    session=session,
-                    supervisor=None,
-                    desk=desk,
-                    nursery=nursery,
-                    commands=commands,
-                    far=far,
-                    back=await find_far(far),
-                    directory=order.choices.cwd,
-                )
-                interrupts.handle, hang_ups.handle = chat.interrupt, chat.hang_up
-                watching.start_soon(watch_server, far, desk.view.say)
-                await chat.talk()
-                watching.cancel_scope.cancel(reason="the chat is over")
-            await _leave_terminal(terminal)
-            again = f"agentrail chat --connect {order.connect} --resume {far.session_id}"
-            await tell(f"session {far.session_id} is on the server: {again}")
-    except AgentrailError as error:
-        await _leave_terminal(terminal)
-        write_error(describe_error(error))
-        return Exit.USAGE if isinstance(error, OptionError) else Exit.FAILED, None
-    return chat.code, None if chat.goes_to is None else following(order, chat.goes_to)
+    async with open_far(order.connect, order.keeping.resume, order.agent) as far:
+        session: Any = far  # it has the same calls as `Session`
+        commands, others = await far_registry(far), partial(others_on_server, far)
+        desk = await open_desk(stage.terminal, session, commands, order.choices.cwd, others)
+        async with trio.open_nursery() as watching:
+            chat = Chat(
+                session=session,
+                supervisor=None,
+                desk=desk,
+                nursery=stage.nursery,
+                commands=commands,
+                far=far,
+                back=await find_far(far),
+                directory=order.choices.cwd,
+            )
+            stage.interrupts.handle, stage.hang_ups.handle = chat.interrupt, chat.hang_up
+            watching.start_soon(watch_server, far, desk.view.say)
+            await chat.talk()
+            watching.cancel_scope.cancel(reason="the chat is over")
+        await _leave_terminal(stage.terminal)
+        again = f"agentrail chat --connect {order.connect} --resume {far.session_id}"
+        await tell(f"session {far.session_id} is on the server: {again}")
+    return chat, order
 
 
 def following(order: ChatOrder, goes_to: GoTo) -> ChatOrder:

@@ -16,12 +16,12 @@ from cyclopts import Parameter
 
 from agentrail import outside
 from agentrail.cli.ctrl_c import interruptible
-from agentrail.cli.exit_codes import Exit
+from agentrail.cli.exit_codes import Exit, write_faults
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.stdio import write_error
 from agentrail.cli.text_output import print_text
 from agentrail.distribution import install_command
-from agentrail.errors import AgentrailError
+from agentrail.errors import AgentrailError, OptionError
 from agentrail.otp.crash_text import describe_bug
 
 if TYPE_CHECKING:
@@ -29,10 +29,6 @@ if TYPE_CHECKING:
 
 _SEEDS: Final = re.compile(r"(\d{1,15})(?:-(\d{1,15}))?")
 _CLOCK: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
-
-
-class _Faulty(Exception):
-    """The command line cannot be carried out. The message says why."""
 
 
 def simulate(  # noqa: PLR0913 - the options of a command
@@ -88,8 +84,8 @@ def simulate(  # noqa: PLR0913 - the options of a command
         if seed is not None and not (census or as_json):
             return _tell(works[0])
         return _live_all(works, shows_census=census, as_json=as_json)
-    except _Faulty as error:
-        write_error(f"{error}.")
+    except OptionError as error:
+        write_faults(error)
     except ModuleNotFoundError as error:
         write_error(f"simulate needs {error.name}: {install_command('gateway')} and pip install hypothesis.")
     return Exit.USAGE
@@ -97,8 +93,7 @@ def simulate(  # noqa: PLR0913 - the options of a command
 
 def _name_of(scenario: str, against: str | None, begin: str | None, store: str, faults: str) -> str:
     if begin and against:
-        message = "--from and --against are two worlds: give one of them"
-        raise _Faulty(message)
+        raise OptionError(["--from and --against are two worlds: give one of them"])
     name = f"from:{begin}" if begin else f"against:{against}" if against else scenario
     return f"with:{store}:{faults}:{name}" if store or faults else name
 
@@ -123,13 +118,15 @@ def _play(file: Path, *, shows_all: bool) -> Exit:
         return Exit.NOTHING_LEFT
     except OSError as error:
         # Perhaps another file, of the scenario.
-        message = f"{error.filename} cannot be read: {error.strerror}" if error.filename else str(error)
-        raise _Faulty(message) from error
+        raise OptionError(
+            [f"{error.filename} cannot be read: {error.strerror}" if error.filename else str(error)]
+        ) from error
     except (DamagedSimFile, ImportError, AgentrailError) as error:
-        raise _Faulty(str(error).rstrip(".")) from error
+        raise OptionError([str(error).rstrip(".")]) from error
     except (Exception, SystemExit) as error:
-        message = f"{file} ends with an error of the scenario or of a node: {describe_bug(error)}"
-        raise _Faulty(message) from error
+        raise OptionError(
+            [f"{file} ends with an error of the scenario or of a node: {describe_bug(error)}"]
+        ) from error
     for one in told:
         write_error(f"{one.message}.")
     if report.broken is None:
@@ -155,28 +152,27 @@ def _works(  # noqa: PLR0913, PLR0917 - options of the command line
 
     found = _SEEDS.fullmatch(seeds)
     if found is None:
-        message = f"--seeds is {seeds!r}: expected numbers, such as 0-199"
-        raise _Faulty(message)
+        raise OptionError([f"--seeds is {seeds!r}: expected numbers, such as 0-199"])
     first, last = int(found[1]), int(found[2] or found[1])
     if last < first or jobs < 1:
-        message = f"--seeds is {seeds!r} and --jobs is {jobs}: expected a first seed up to a last one, and 1 or more"
-        raise _Faulty(message)
+        raise OptionError(
+            [
+                f"--seeds is {seeds!r} and --jobs is {jobs}: expected a first seed up to a last one, and 1 or more"
+            ]
+        )
     if not 0 <= shrink < float("inf"):
-        message = f"--shrink is {shrink:g}: expected finite seconds >= 0"
-        raise _Faulty(message)
+        raise OptionError([f"--shrink is {shrink:g}: expected finite seconds >= 0"])
     try:
         found_scenario: Any = worlds.find_scenario(name, ".")
         if name.startswith(("from:", "with:")):
             name = f"{name[:4]}:{found_scenario.__qualname__}"  # it must stay the same in all lives
         check_life_size(1 if nodes is None else nodes, 1.0 if hours is None else hours)
     except (LookupError, ValueError, AgentrailError) as error:
-        raise _Faulty(str(error).rstrip(".")) from error
+        raise OptionError([str(error).rstrip(".")]) from error
     except (Exception, SystemExit) as error:  # a module that exits would end this command with its code
-        message = f"{name!r} cannot be imported: {describe_bug(error)}"
-        raise _Faulty(message) from error
+        raise OptionError([f"{name!r} cannot be imported: {describe_bug(error)}"]) from error
     if nodes is not None and nodes > 1 and name.startswith(("with:sqlite:", "with:memory:")):
-        message = f"--nodes is {nodes}: nodes share sessions only with --store postgres"
-        raise _Faulty(message)
+        raise OptionError([f"--nodes is {nodes}: nodes share sessions only with --store postgres"])
     if seed is not None:
         return [SeedRange(name=name, first=seed, count=1)]
     end = None if until is None else time_of(until)
@@ -197,8 +193,7 @@ def time_of(until: str) -> float:
     """Return the next such time of day, in seconds since 1970."""
     found = _CLOCK.fullmatch(until)
     if found is None:
-        message = f"--until is {until!r}: expected a time of day, such as 06:00"
-        raise _Faulty(message)
+        raise OptionError([f"--until is {until!r}: expected a time of day, such as 06:00"])
     now = datetime.fromtimestamp(outside.wall()).astimezone()
     then = now.replace(hour=int(found[1]), minute=int(found[2]), second=0, microsecond=0)
     return (then if then > now else then + timedelta(days=1)).timestamp()
@@ -210,7 +205,7 @@ def _tell(work: "SeedRange") -> Exit:
     try:
         lived = live_one(work, work.first)
     except LifeFailed as error:
-        raise _Faulty(str(error)) from error
+        raise OptionError([str(error)]) from error
     printed = print_text(lived.told or f"seed {lived.seed} keeps all promises: {_measured([lived])}")
     return printed if printed is not Exit.DONE else _EXITS[lived.outcome]
 
