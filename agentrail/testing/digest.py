@@ -26,7 +26,7 @@ from agentrail.core.wire.codec import encode_event, encode_signal
 from agentrail.outside import installed
 from agentrail.runtime import session_actor as sessions
 from agentrail.testing.clock import FakeClock
-from agentrail.testing.seams import wrapped
+from agentrail.testing.seams import around, wrapped
 from agentrail.testing.seeded import NotRepeatable, SeededMachine, seeded_order, why_not_repeatable
 
 T = TypeVar("T")
@@ -79,18 +79,16 @@ class Digest(trio.abc.Instrument):
     def listening(self) -> Iterator[None]:
         """Record the signals and decisions of all sessions. Not in two threads at once."""
 
-        def noting(step: Any) -> Any:
-            def noted(state: SessionState, signal: Signal) -> tuple[SessionState, tuple[Effect, ...]]:
-                self.note("signal", encode_signal(signal))
-                after, effects = step(state, signal)
-                for effect in effects:
-                    if isinstance(effect, Publish):
-                        self.note("event", encode_event(effect.event))
-                    else:
-                        self.note("effect", type(effect).__name__.encode() + b" " + canonical(effect))
-                return after, effects
-
-            return noted
+        @around
+        def noting(step: Any, state: SessionState, signal: Signal) -> tuple[SessionState, tuple[Effect, ...]]:
+            self.note("signal", encode_signal(signal))
+            after, effects = step(state, signal)
+            for effect in effects:
+                if isinstance(effect, Publish):
+                    self.note("event", encode_event(effect.event))
+                else:
+                    self.note("effect", type(effect).__name__.encode() + b" " + canonical(effect))
+            return after, effects
 
         # The name by which sessions call it: no other place sees all signals.
         with wrapped([(sessions, "step", noting)]):

@@ -38,7 +38,7 @@ from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_journal import SessionJournal
 from agentrail.runtime.session_loader import PluginFinder, read_after
 from agentrail.testing.differences import first_difference
-from agentrail.testing.seams import Seam, wrapped
+from agentrail.testing.seams import Seam, around, wrapped
 
 _MAX_FAULTS: Final = 5
 _MAX_SHOWN: Final = 600
@@ -312,34 +312,26 @@ def folded_sessions() -> Iterator[FoldedSessions]:
 
 
 def _seams(watched: FoldedSessions) -> tuple[Seam, ...]:
-    def runs(before: Any) -> Any:
-        async def run(cell: SessionCell, *args: Any) -> Any:
-            watched.follow(cell)
-            return await before(cell, *args)  # why it is parked, for its supervisor
+    @around
+    async def runs(before: Any, cell: SessionCell, *args: Any) -> Any:
+        watched.follow(cell)
+        return await before(cell, *args)  # why it is parked, for its supervisor
 
-        return run
+    @around
+    def steps(before: Any, state: SessionState, signal: Signal) -> tuple[SessionState, tuple[Effect, ...]]:
+        after, effects = before(state, signal)
+        watched.note(state, signal, after, effects)
+        return after, effects
 
-    def steps(before: Any) -> Any:
-        def step(state: SessionState, signal: Signal) -> tuple[SessionState, tuple[Effect, ...]]:
-            after, effects = before(state, signal)
-            watched.note(state, signal, after, effects)
-            return after, effects
+    @around
+    def finishes(before: Any, cell: SessionCell, reason: str) -> None:
+        before(cell, reason)
+        watched.let_go(cell)
 
-        return step
-
-    def finishes(before: Any) -> Any:
-        def finish(cell: SessionCell, reason: str) -> None:
-            before(cell, reason)
-            watched.let_go(cell)
-
-        return finish
-
-    def suspends(before: Any) -> Any:
-        def suspend(cell: SessionCell, *args: Any) -> None:
-            watched.let_go(cell)  # recorded again when it wakes
-            before(cell, *args)
-
-        return suspend
+    @around
+    def suspends(before: Any, cell: SessionCell, *args: Any) -> None:
+        watched.let_go(cell)  # recorded again when it wakes
+        before(cell, *args)
 
     return (
         (SessionCell, "run", runs),

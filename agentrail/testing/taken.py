@@ -12,7 +12,7 @@ from typing import Any, Final
 from agentrail.actors import machine_loop, supervisor_loop
 from agentrail.actors.mailbox import Mailbox
 from agentrail.runtime.session_actor import SessionCell
-from agentrail.testing.seams import Seam, wrapped
+from agentrail.testing.seams import Seam, around, wrapped
 
 _MAX_SHOWN: Final = 200
 _MAX_FAULTS: Final = 20
@@ -119,54 +119,42 @@ def no_lost_items() -> Iterator[ItemWatch]:
 def _seams(watch: ItemWatch) -> tuple[Seam, ...]:
     """The points where items are accepted, discarded and handled: in sessions, machines and supervisors."""
 
-    def puts(before: Any) -> Any:
-        def _append(self: Mailbox[Any], message: object, via: object) -> None:
+    @around
+    def puts(before: Any, self: Mailbox[Any], message: object, via: object) -> None:
+        watch.put(self, message)
+        before(self, message, via)
+
+    @around
+    def puts_control(before: Any, self: Mailbox[Any], message: object) -> None:
+        if not self.is_closed:
             watch.put(self, message)
-            before(self, message, via)
+        before(self, message)
 
-        return _append
+    @around
+    def puts_timers(before: Any, self: Mailbox[Any], fired: Any) -> None:
+        for each in fired:
+            watch.put(self, each)
+        before(self, fired)
 
-    def puts_control(before: Any) -> Any:
-        def put_control(self: Mailbox[Any], message: object) -> None:
-            if not self.is_closed:
-                watch.put(self, message)
-            before(self, message)
+    @around
+    def gives_up(before: Any, self: Mailbox[Any], *args: Any) -> Any:
+        waited = _waiting_in(self)
+        result = before(self, *args)
+        for item in _missing(waited, _waiting_in(self)):
+            watch.give_up(self, item)
+        return result
 
-        return put_control
+    @around
+    async def takes(before: Any, mailbox: Mailbox[Any], *args: Any, **options: Any) -> object:
+        item = await before(mailbox, *args, **options)
+        watch.handle(mailbox, item)
+        return item
 
-    def puts_timers(before: Any) -> Any:
-        def put_timers_first(self: Mailbox[Any], fired: Any) -> None:
-            for each in fired:
-                watch.put(self, each)
-            before(self, fired)
-
-        return put_timers_first
-
-    def gives_up(before: Any) -> Any:
-        def give_up(self: Mailbox[Any], *args: Any) -> Any:
-            waited = _waiting_in(self)
-            result = before(self, *args)
-            for item in _missing(waited, _waiting_in(self)):
-                watch.give_up(self, item)
-            return result
-
-        return give_up
-
-    def takes(before: Any) -> Any:
-        async def take(mailbox: Mailbox[Any], *args: Any, **options: Any) -> object:
-            item = await before(mailbox, *args, **options)
-            watch.handle(mailbox, item)
-            return item
-
-        return take
-
-    def handles(before: Any) -> Any:
-        def _handle(self: SessionCell, item: Any) -> bool:
-            watch.handle(self.mailbox, item)
-            handled: bool = before(self, item)
-            return handled
-
-        return _handle
+    @around
+    def handles(before: Any, self: SessionCell, item: Any) -> bool:
+        watch.handle(self.mailbox, item)
+        handled: bool = before(self, item)
+        return handled
 
     return (
         (Mailbox, "_append", puts),

@@ -32,7 +32,7 @@ from agentrail.stores.data_directory import no_store_at
 from agentrail.stores.sqlite_connections import connect, forget
 from agentrail.stores.sqlite_files import lock_path
 from agentrail.testing.faulty_store import CutStore
-from agentrail.testing.seams import wrapped
+from agentrail.testing.seams import around, wrapped
 from agentrail.testing.simulation.disk import SimulatedDisk
 from agentrail.testing.simulation.facts import StoreCall
 from agentrail.testing.simulation.log import LifeLog
@@ -69,13 +69,10 @@ def simulated_files() -> AbstractContextManager[None]:
 
 
 def _on_disks(simulated: Callable[..., Any]) -> Callable[[Any], Any]:
-    def wrap(real: Any) -> Any:
-        def call(path: Any, *args: Any, **options: Any) -> Any:
-            return (simulated if isinstance(path, DiskPath) else real)(path, *args, **options)
+    def call(real: Any, path: Any, *args: Any, **options: Any) -> Any:
+        return (simulated if isinstance(path, DiskPath) else real)(path, *args, **options)
 
-        return call
-
-    return wrap
+    return around(call)
 
 
 class LoggedStore(CutStore):

@@ -30,7 +30,7 @@ from agentrail.runtime.interpreter import Interpreter
 from agentrail.runtime.session_actor import SessionCell
 from agentrail.testing.clock import FakeClock
 from agentrail.testing.digest import Digest
-from agentrail.testing.seams import Seam, wrapped
+from agentrail.testing.seams import Seam, around, wrapped
 from agentrail.testing.seeded import NotRepeatable, seeded_order, why_not_repeatable
 from agentrail.testing.simulation.census import Census
 from agentrail.testing.simulation.checkers import standard_checkers
@@ -395,87 +395,75 @@ def _step_seams(log: LifeLog) -> tuple[Seam, ...]:
         session, phase = step.before.data.config.session_id, step.after.phase.name
         log.note("step", f"steps {type(step.signal).__name__}: {phase}", session=session, facts=step)
 
-    def steps(before: Any) -> Any:
-        def step(state: SessionState, signal: Any) -> Any:
-            after, effects = before(state, signal)
-            made = SessionStep(state, signal, after, effects)
-            if noted:
-                noted[-1].append(made)
-            else:
-                note(made)
-            return after, effects
+    @around
+    def steps(before: Any, state: SessionState, signal: Any) -> Any:
+        after, effects = before(state, signal)
+        made = SessionStep(state, signal, after, effects)
+        if noted:
+            noted[-1].append(made)
+        else:
+            note(made)
+        return after, effects
 
-        return step
-
-    def notes(before: Any) -> Any:
-        def _step_noted(journal: Any, state: SessionState, signal: Any) -> Any:
-            noted.append([])
-            try:
-                stepped = before(journal, state, signal)
-            finally:
-                made = noted.pop()
-            is_recorded = stepped.drafts and journal.refusal is None
-            number = journal.tail.seq + len(stepped.drafts) if is_recorded else 0
-            for one in made:
-                note(evolve(one, record=number))
-            return stepped
-
-        return _step_noted
+    @around
+    def notes(before: Any, journal: Any, state: SessionState, signal: Any) -> Any:
+        noted.append([])
+        try:
+            stepped = before(journal, state, signal)
+        finally:
+            made = noted.pop()
+        is_recorded = stepped.drafts and journal.refusal is None
+        number = journal.tail.seq + len(stepped.drafts) if is_recorded else 0
+        for one in made:
+            note(evolve(one, record=number))
+        return stepped
 
     return (session_actor, "step", steps), (session_actor, "_step_noted", notes)
 
 
 def _effect_seams(log: LifeLog) -> tuple[Seam, ...]:
-    def carries_out(before: Any) -> Any:
-        def carry_out(interpreter: Interpreter, effect: Any, state: SessionState) -> None:
-            if not isinstance(effect, Publish):
-                name = getattr(effect, "effect_id", "") or getattr(effect, "to", "")
-                said = f"carries out {type(effect).__name__} {name}"
-                log.note("effect", said, session=state.data.config.session_id, facts=effect)
-            before(interpreter, effect, state)
+    @around
+    def carries_out(before: Any, interpreter: Interpreter, effect: Any, state: SessionState) -> None:
+        if not isinstance(effect, Publish):
+            name = getattr(effect, "effect_id", "") or getattr(effect, "to", "")
+            said = f"carries out {type(effect).__name__} {name}"
+            log.note("effect", said, session=state.data.config.session_id, facts=effect)
+        before(interpreter, effect, state)
 
-        return carry_out
-
-    def tells(before: Any) -> Any:
-        def _tell(cell: SessionCell, effect: Any) -> None:
-            if isinstance(effect, ReplyToCaller | Refuse):
-                said = f"carries out {type(effect).__name__} {effect.to}"
-                log.note("effect", said, session=cell.ports.session_id, facts=effect)
-            before(cell, effect)
-
-        return _tell
+    @around
+    def tells(before: Any, cell: SessionCell, effect: Any) -> None:
+        if isinstance(effect, ReplyToCaller | Refuse):
+            said = f"carries out {type(effect).__name__} {effect.to}"
+            log.note("effect", said, session=cell.ports.session_id, facts=effect)
+        before(cell, effect)
 
     return (Interpreter, "carry_out", carries_out), (SessionCell, "_tell", tells)
 
 
 def _event_seams(log: LifeLog) -> tuple[Seam, ...]:
-    def publishes(before: Any) -> Any:
-        def publish(bus: EventBus, event: Event) -> None:
-            meta = event.meta
-            if meta is not None and not meta.ephemeral:
-                said = f"publishes {type(event).__name__} {meta.seq}"
-                log.note("event", said, session=bus.session_id, facts=event)
-            before(bus, event)
+    @around
+    def publishes(before: Any, bus: EventBus, event: Event) -> None:
+        meta = event.meta
+        if meta is not None and not meta.ephemeral:
+            said = f"publishes {type(event).__name__} {meta.seq}"
+            log.note("event", said, session=bus.session_id, facts=event)
+        before(bus, event)
 
-        return publish
+    @around
+    def closes(
+        before: Any, bus: EventBus, reason: str, *, is_rested: bool = False, is_moved: bool = False
+    ) -> None:
+        facts = Closed(reason, is_rested=is_rested, is_moved=is_moved)
+        log.note("note", f"closes: {reason}", session=bus.session_id, facts=facts)
+        before(bus, reason, is_rested=is_rested, is_moved=is_moved)
 
-    def closes(before: Any) -> Any:
-        def close(bus: EventBus, reason: str, *, is_rested: bool = False, is_moved: bool = False) -> None:
-            facts = Closed(reason, is_rested=is_rested, is_moved=is_moved)
-            log.note("note", f"closes: {reason}", session=bus.session_id, facts=facts)
-            before(bus, reason, is_rested=is_rested, is_moved=is_moved)
-
-        return close
-
-    def takes(before: Any) -> Any:
-        def take_event(reading: RemoteReading, event: Any) -> bool:
-            seq, is_ephemeral = position_of(event)
-            if reading.standing == "open" and not is_ephemeral and 0 < seq <= (reading.cursor or 0):
-                facts = ReceivedAgain(seq)
-                log.note("read", f"receives event {seq} again", session=reading.session_id, facts=facts)
-            taken: bool = before(reading, event)
-            return taken
-
-        return take_event
+    @around
+    def takes(before: Any, reading: RemoteReading, event: Any) -> bool:
+        seq, is_ephemeral = position_of(event)
+        if reading.standing == "open" and not is_ephemeral and 0 < seq <= (reading.cursor or 0):
+            facts = ReceivedAgain(seq)
+            log.note("read", f"receives event {seq} again", session=reading.session_id, facts=facts)
+        taken: bool = before(reading, event)
+        return taken
 
     return (EventBus, "publish", publishes), (EventBus, "close", closes), (RemoteReading, "take_event", takes)

@@ -11,7 +11,7 @@ import trio
 from attrs import evolve
 
 from agentrail.runtime import session_actor
-from agentrail.testing.seams import wrapped
+from agentrail.testing.seams import around, wrapped
 from agentrail.testing.simulation.facts import FaultChange
 from agentrail.testing.simulation.faults import (
     CATALOGUE,
@@ -111,7 +111,7 @@ class Nemesis:
         self._context = contextvars.copy_context()
         log = self._world.log
         log.watchers.append(self._see)
-        with wrapped([(session_actor, "step", self._crashing)]):
+        with wrapped([(session_actor, "step", around(self._crash_or_step))]):
             while trio.current_time() < self._until:
                 with trio.move_on_at(min(self._until, *(due[0] for due in self._due[:1]), math.inf)):
                     await self._wake.wait()
@@ -136,14 +136,11 @@ class Nemesis:
                 own = fault.node if counter.place.of else self._places.get(line.place, fault.node)
                 self._strike(evolve(fault, node=own))
 
-    def _crashing(self, step: Any) -> Any:
-        def crash_or_step(state: Any, signal: Any) -> Any:
-            fault = self._crashes.pop(place_of_caller(), None)
-            if fault is not None:
-                raise SimulatedCrash(str(fault))
-            return step(state, signal)
-
-        return crash_or_step
+    def _crash_or_step(self, step: Any, state: Any, signal: Any) -> Any:
+        fault = self._crashes.pop(place_of_caller(), None)
+        if fault is not None:
+            raise SimulatedCrash(str(fault))
+        return step(state, signal)
 
     def allows(self, fault: Fault) -> bool:
         """Return whether a fault may happen in this life, now."""
