@@ -3,11 +3,11 @@
 import errno
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from agentrail.config.config_file import MAX_CONFIG_BYTES, Scope
 from agentrail.config.key_filter import in_one_line
@@ -130,31 +130,54 @@ def _read_permissions(
     path = directory / PERMISSIONS_FILE
     if not _is_there(path):
         return ()
-    key, name = PERMISSIONS_FILE.as_posix(), show_path(path, cwd, home)
-    data = read_bytes(path, follow=False)
-    return (FoundFile(name=name, path=path, folder=folder, key=key, data=data, scope=scope),)
+    return (evolve(_read_file(path, directory, scope, cwd, home), folder=folder),)
 
 
 def _read_all(  # noqa: PLR0913 - of this file alone
     toml: Path, agents: Path | None, directory: Path, *, scope: Scope, cwd: Path, home: Path | None
 ) -> tuple[FoundFile, ...]:
-    paths = [toml] if _is_there(toml) else []
-    if agents is not None and agents.is_dir():
-        # Editors keep hidden files beside an open one: a lock of Emacs is a link, `.#reviewer.md`.
-        found = sorted(one for one in agents.iterdir() if one.suffix == ".md" and one.name[0] != ".")
-        if len(found) > MAX_AGENT_FILES:
-            raise OptionError([f"{agents} has {len(found)} agents: expected at most {MAX_AGENT_FILES}"])
-        paths += found
-    return tuple(
-        FoundFile(
-            name=show_path(path, cwd, home),
-            path=path,
-            folder=directory,
-            key=path.relative_to(directory).as_posix(),
-            data=read_bytes(path, follow=path is toml),
-            scope=scope,
-        )
-        for path in paths
+    found = (_read_file(toml, directory, scope, cwd, home, follow=True),) if _is_there(toml) else ()
+    if agents is None or not agents.is_dir():
+        return found
+    # Editors keep hidden files beside an open one: a lock of Emacs is a link, `.#reviewer.md`.
+    paths = _few(agents, "agents", [one for one in agents.iterdir() if one.suffix == ".md"])
+    return (*found, *(_read_file(path, directory, scope, cwd, home) for path in paths))
+
+
+def _few(folder: Path, what: str, found: Iterable[Path]) -> list[Path]:
+    """Return the files that are not hidden, sorted and not too many."""
+    paths = sorted(one for one in found if one.name[0] != ".")
+    if len(paths) > MAX_AGENT_FILES:
+        raise OptionError([f"{folder} has {len(paths)} {what}: expected at most {MAX_AGENT_FILES}"])
+    return paths
+
+
+def _read_file(  # noqa: PLR0913 - of this file alone
+    path: Path,
+    folder: Path,
+    scope: Scope,
+    cwd: Path,
+    home: Path | None,
+    *,
+    origin: FileOrigin = "agentrail",
+    follow: bool = False,
+) -> FoundFile:
+    data, unread = b"", ""
+    try:
+        data = read_bytes(path, follow=follow)
+    except OptionError as error:
+        if origin in {"agentrail", "claude settings"}:  # without it, denied calls would be allowed
+            raise
+        unread = error.faults[0]
+    return FoundFile(
+        name=show_path(path, cwd, home),
+        path=path,
+        folder=folder,
+        key=path.relative_to(folder).as_posix(),
+        data=data,
+        scope=scope,
+        origin=origin,
+        unread=unread,
     )
 
 
@@ -164,41 +187,14 @@ def find_imported(
     wanted: list[tuple[FileOrigin, Path]] = []
     for kind, table in (("agents", _AGENTS), ("commands", _COMMANDS)):
         for owner, origin, folder, pattern in table:
-            if owner not in kinds.get(kind, ()):
-                continue
-            found = sorted(one for one in (place / folder).glob(pattern) if one.name[0] != ".")
-            if len(found) > MAX_AGENT_FILES:
-                raise OptionError(
-                    [f"{place / folder} has {len(found)} {kind}: expected at most {MAX_AGENT_FILES}"]
-                )
-            wanted += [(origin, one) for one in found]
+            if owner in kinds.get(kind, ()):
+                found = _few(place / folder, kind, (place / folder).glob(pattern))
+                wanted += [(origin, one) for one in found]
     if "claude" in kinds.get("permissions", ()):
         settings = [place / ".claude" / name for name in ("settings.local.json", "settings.json")]
         wanted += [("claude settings", one) for one in settings if _is_there(one)]
     wanted += [("mcp", place / one) for one in kinds.get("mcp", ())]
-    return tuple(
-        _found_imported(path, origin, place, scope, show_path(path, cwd, home)) for origin, path in wanted
-    )
-
-
-def _found_imported(path: Path, origin: FileOrigin, place: Path, scope: Scope, name: str) -> FoundFile:
-    data, unread = b"", ""
-    try:
-        data = read_bytes(path, follow=False)
-    except OptionError as error:
-        if origin == "claude settings":  # without it, denied calls would be allowed
-            raise
-        unread = error.faults[0]
-    return FoundFile(
-        name=name,
-        path=path,
-        folder=place,
-        key=path.relative_to(place).as_posix(),
-        data=data,
-        scope=scope,
-        origin=origin,
-        unread=unread,
-    )
+    return tuple(_read_file(path, place, scope, cwd, home, origin=origin) for origin, path in wanted)
 
 
 def show_path(path: Path, cwd: Path, home: Path | None) -> str:

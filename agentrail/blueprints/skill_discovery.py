@@ -25,6 +25,7 @@ from agentrail.config.skill_set import (
     digest_of_skill,
     join_skills,
 )
+from agentrail.config.toml_positions import ConfigFault
 from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.errors.name_guesses import near_name
 from agentrail.otp.field_rules import CheckedFields
@@ -55,6 +56,8 @@ MAX_SOURCE_BYTES: Final = 256 * 1024 * 1024
 
 _TOO_LARGE: Final = f"the skills before it already have over {MAX_SOURCE_BYTES >> 20} MiB: remove some files"
 
+_LINKED: Final = "it is a symbolic link, and a project's skills must be real directories"
+
 _OWN: Final = (".agents", ".agentrail")
 """Owners of `skills` directories, in ascending precedence: skills for this program win."""
 
@@ -73,6 +76,10 @@ class SkillSource:
     scope: SkillScope
     dialect: SkillDialect = "open"
     is_own: bool = True
+
+    def without(self, name: str, why: object, faults: tuple[ConfigFault, ...] = ()) -> LeftOutSkill:
+        """Return a skill of this source that is left out, or without a name the whole source."""
+        return LeftOutSkill(name=name, source=self.shown, why=str(why), faults=faults)
 
 
 @frozen(kw_only=True)
@@ -178,27 +185,18 @@ def read_source(source: SkillSource) -> SkillSet:
     left_out: list[LeftOutSkill] = []
     try:
         if not source.is_own and any(one.is_symlink() for one in (source.directory, source.directory.parent)):
-            why = "it is a symbolic link, and a project's skills must be real directories"
-            return SkillSet(
-                left_out=(LeftOutSkill(name=source.directory.name, source=source.shown, why=why),)
-            )
+            return SkillSet(left_out=(source.without(source.directory.name, _LINKED),))
         names = sorted(one.name for one in source.directory.iterdir() if (one / SKILL_FILE).is_file())
     except OSError as error:
         if isinstance(error, FileNotFoundError | NotADirectoryError):
             return SkillSet()
-        return SkillSet(
-            left_out=(LeftOutSkill(name="", source=source.shown, why=f"it cannot be read: {error.strerror}"),)
-        )
+        return SkillSet(left_out=(source.without("", f"it cannot be read: {error.strerror}"),))
     if len(names) > MAX_SKILL_DIRECTORIES:
         why = f"it has {len(names)} skills: expected at most {MAX_SKILL_DIRECTORIES}"
-        return SkillSet(left_out=(LeftOutSkill(name="", source=source.shown, why=why),))
+        return SkillSet(left_out=(source.without("", why),))
     left = MAX_SOURCE_BYTES
     for name in names:
-        read = (
-            read_one(source, name)
-            if left > 0
-            else LeftOutSkill(name=name, source=source.shown, why=_TOO_LARGE)
-        )
+        read = read_one(source, name) if left > 0 else source.without(name, _TOO_LARGE)
         left -= sum(file.size for file in read.files) if isinstance(read, Skill) else 0
         if isinstance(read, Skill):
             skills.append(read)
@@ -212,8 +210,7 @@ def read_one(source: SkillSource, name: str) -> Skill | LeftOutSkill:
     at = source.directory / name
     try:
         if at.is_symlink() and not source.is_own:
-            why = "it is a symbolic link, and a project's skills must be real directories"
-            return LeftOutSkill(name=name, source=source.shown, why=why)
+            return source.without(name, _LINKED)
         directory = os.path.realpath(at)
         files = find_skill_files(directory)
         key = (directory, name, source, tuple((one.path, one.mark) for one in files))
@@ -224,9 +221,9 @@ def read_one(source: SkillSource, name: str) -> Skill | LeftOutSkill:
             while len(_CACHE) > _KEPT:
                 _CACHE.popitem(last=False)
     except SkillFileFault as fault:
-        return LeftOutSkill(name=name, source=source.shown, why=str(fault))
+        return source.without(name, fault)
     except OSError as error:
-        return LeftOutSkill(name=name, source=source.shown, why=f"it cannot be read: {error.strerror}")
+        return source.without(name, f"it cannot be read: {error.strerror}")
     return kept
 
 
@@ -237,8 +234,7 @@ def _read(
     read = _text_of(source, name, directory, shown, files)
     read = _with_rules_read(read, shown)
     if read.text is None:
-        why = str(read.faults[0])
-        return LeftOutSkill(name=name, source=source.shown, why=why, faults=read.faults)
+        return source.without(name, read.faults[0], read.faults)
     known = tuple(hash_skill_file(directory, one) for one in files)
     return Skill(
         text=read.text,
