@@ -6,8 +6,6 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from attrs import frozen
-
 from agentrail.cli.always_text import words_of_always
 from agentrail.cli.chat_notices import show_form, show_offered
 from agentrail.core.session.views import Status
@@ -27,18 +25,6 @@ KeepRules: TypeAlias = Callable[[tuple[str, ...]], str]
 NO_RULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
 
 _PERMISSIONS: Final = "Permissions"
-
-
-@frozen(kw_only=True)
-class DecisionWords:
-    """The arguments of a decision command.
-
-    Attributes:
-        place: The number of the pending request, from 1.
-    """
-
-    place: int
-    text: str
 
 
 def waiting_of(status: Status) -> tuple[WaitsForPerson, ...]:
@@ -82,30 +68,30 @@ async def decide(
         return (
             "it starts a cycle of its own" if receipt.status == "became_prompt" else "the model hears it next"
         )
-    words = split_place(rest) if chosen is None else DecisionWords(place=1, text=rest)
+    place, text = split_place(rest) if chosen is None else (1, rest)
     found: WaitsForPerson = chosen or pick(
-        waiting_of(await session.status()), words.place, questions=command in {"/answer", "/decline"}
+        waiting_of(await session.status()), place, questions=command in {"/answer", "/decline"}
     )
     if command == "/decline":
-        await session.decline(found.ref if isinstance(found, Question) else found.id, words.text or None)
+        await session.decline(found.ref if isinstance(found, Question) else found.id, text or None)
         return "declined"
     if isinstance(found, Question):
-        await session.respond(found.ref, _answer_to(found, words.text))
+        await session.respond(found.ref, _answer_to(found, text))
         return "answered"
     match command:
         case "/approve":
-            if words.text == "always":
+            if text == "always":
                 return await _approve_always(session, found, keep)
             await session.approve(found.id)
             return f"{found.tool} runs"
         case "/edit":
-            await session.approve(found.id, arguments=_read_object(words.text, "arguments"))
+            await session.approve(found.id, arguments=_read_object(text, "arguments"))
             return f"{found.tool} runs, with your arguments"
         case "/reject":
-            await session.reject(found.id, words.text or None, auto_resume=True)
+            await session.reject(found.id, text or None, auto_resume=True)
             return f"{found.tool} is refused"
         case _:
-            await session.respond(found.id, words.text)
+            await session.respond(found.id, text)
             return f"{found.tool} is answered in place of running"
 
 
@@ -152,12 +138,12 @@ def _answer_to(question: Question, text: str) -> str | int | dict[str, Any]:
     return number - 1
 
 
-def split_place(rest: str) -> DecisionWords:
-    """Split a leading number from the rest. The default is the first request."""
+def split_place(rest: str) -> tuple[int, str]:
+    """Split the number of a pending request, from 1, from the rest. The default is the first request."""
     head, _, tail = rest.strip().partition(" ")
     if head.startswith("#") and head[1:].isdecimal():
-        return DecisionWords(place=int(head[1:]), text=tail.strip())
-    return DecisionWords(place=1, text=rest.strip())
+        return int(head[1:]), tail.strip()
+    return 1, rest.strip()
 
 
 def pick(waiting: tuple[WaitsForPerson, ...], place: int, *, questions: bool) -> WaitsForPerson:

@@ -121,12 +121,10 @@ def check_files(
 ) -> Exit:
     send_logs_to_stderr(debug=debug)
     try:
-        read = read_configuration(os.environ, config=files.config, trust_project=files.trust_project)
+        read = files.read()
     except AgentrailError as error:
         write_faults(error)
         return Exit.USAGE if files.config is not None and not files.config.is_file() else Exit.FAILED
-    if read.notice is not None:
-        write_error(f"{read.notice}.")
     # A second check finds the remaining faults.
     built = faults_of_building(read.settings, skills=read.read_skills)
     faults = tuple(dict.fromkeys((*read.faults, *built, *faults_of_host(read.settings))))
@@ -211,17 +209,11 @@ def show_configuration(read: Configuration, environ: Mapping[str, str]) -> Itera
     settings = read.settings
     if settings.default_agent is not None:
         yield _row("default_agent", settings.default_agent)
-    yield from _table("defaults", settings.defaults)
+    yield from _table("defaults", settings.defaults, environ)
     for name, options in settings.providers.items():
         yield from _table(f"providers.{name}", options, environ)
-    yield from _table("skills", settings.skills)
-    yield from _table("import", settings.imports)
-    yield from _table("models", settings.models)
-    yield from _table("web", settings.web, environ)
-    yield from _table("memory", settings.memory)
-    yield from _table("embedder", settings.embedder, environ)
-    yield from _table("telemetry", settings.telemetry)
-    yield from _table("host", settings.host)
+    for name in ("skills", "imports", "models", "web", "memory", "embedder", "telemetry", "host"):
+        yield from _table(name.replace("imports", "import"), getattr(settings, name), environ)
     for name, said in settings.mcp.items():
         yield from _server(name, said, environ)
         if has_user_login(said.value) and "public_url" not in settings.host:
@@ -254,9 +246,7 @@ def _agent(name: str, settings: Settings) -> Iterator[str]:
         yield from _policy("  permissions of its own", agent.policy)
 
 
-def _table(
-    name: str, values: Mapping[str, Sourced], environ: Mapping[str, str] | None = None
-) -> Iterator[str]:
+def _table(name: str, values: Mapping[str, Sourced], environ: Mapping[str, str]) -> Iterator[str]:
     if values:
         yield ""
         yield f"[{name}]"

@@ -38,6 +38,15 @@ class ConfigFiles:
         Parameter(help="Trust the project's configuration this time; agentrail trust does so permanently."),
     ] = False
 
+    def read(self) -> "Configuration":
+        """Read the applicable files, after reporting an untrusted project. Their faults are not raised."""
+        from agentrail.blueprints.configuration import read_configuration
+
+        found = read_configuration(os.environ, config=self.config, trust_project=self.trust_project)
+        if found.notice is not None:
+            write_error(f"{found.notice}.")
+        return found
+
 
 @frozen(kw_only=True)
 class CommandSetup:

@@ -18,7 +18,7 @@ from cyclopts import App, Parameter
 from agentrail import outside
 from agentrail.abc import Ok
 from agentrail.app import open_supervisor
-from agentrail.blueprints.configuration import Configuration, read_configuration
+from agentrail.blueprints.configuration import Configuration
 from agentrail.blueprints.mcp_servers import servers_of
 from agentrail.cli.config_setup import AgentOption, ConfigFiles
 from agentrail.cli.ctrl_c import stop_signals
@@ -104,7 +104,7 @@ async def _serve(configuration: Configuration, options: "ServeOptions", agent: s
 )
 def list_servers(*, files: ConfigFiles = _USUAL, debug: Debug = False) -> Exit:
     send_logs_to_stderr(debug=debug)
-    return print_text("\n".join(map(in_one_line, _listed(_read(files)))))
+    return print_text("\n".join(map(in_one_line, _listed(files.read()))))
 
 
 def _listed(read: Configuration) -> Iterator[str]:
@@ -209,7 +209,7 @@ def _run(
     debug: bool,
 ) -> Exit:
     send_logs_to_stderr(debug=debug)
-    read = _read(files).check()
+    read = files.read().check()
     servers = {one.name: one for one in servers_of(read.settings, os.environ)}
     if not servers and not names:
         raise OptionError([_NO_SERVER])
@@ -224,13 +224,6 @@ def _run(
     except AgentrailError as error:
         write_error(f"{describe_error(error)}.")
         return Exit.FAILED
-
-
-def _read(files: ConfigFiles) -> Configuration:
-    read = read_configuration(os.environ, config=files.config, trust_project=files.trust_project)
-    if read.notice is not None:
-        write_error(f"{read.notice}.")
-    return read
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from attrs import evolve
 from cyclopts import Parameter
 
 from agentrail.actors.deferred_error import Kept
-from agentrail.blueprints.configuration import Configuration, read_configuration
+from agentrail.blueprints.configuration import Configuration
 from agentrail.cli.config_setup import ConfigFiles
 from agentrail.cli.ctrl_c import stop_signals
 from agentrail.cli.demo_server import demo_directory, make_demo_application
@@ -136,9 +136,7 @@ def decide_all(
         options = decide_serving(flags, {})
         check_options(options, application)
         return Configuration(), options
-    configuration = read_configuration(os.environ, config=files.config, trust_project=files.trust_project)
-    if configuration.notice is not None:
-        write_error(f"{configuration.notice}.")
+    configuration = files.read()
     wrong = (*configuration.faults, *faults_of_host(configuration.settings))
     faults = [str(fault) for fault in wrong]
     host, environ = configuration.settings.host, {**os.environ}
