@@ -72,7 +72,7 @@ def verify(
     The order is that of LOG, and of time for lines that it does not have."""
 )
 @store_command
-def rebuild(log: AuditLogName | None = None, *, place: StorePlace = USUAL_PLACE) -> Exit:
+def rebuild(log: AuditLogName | None = None, *, place: StorePlace = USUAL_PLACE) -> None:
     known = map(read_audit_line, [] if log is None else _read(log, place))
     order = {one[0].key: one[0].n for one in known if one is not None}
     lines: list[AuditLine] = []
@@ -85,7 +85,6 @@ def rebuild(log: AuditLogName | None = None, *, place: StorePlace = USUAL_PLACE)
     tail = AuditTail()
     for line in sorted(lines, key=lambda line: (order.get(line.key, len(lines)), line.at_ms, line.key)):
         write_all(1, tail.seal(line))
-    return Exit.DONE
 
 
 def _read(log: str, place: StorePlace) -> Iterator[bytes]:

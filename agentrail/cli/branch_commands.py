@@ -10,7 +10,6 @@ from cyclopts import Parameter, validators
 from agentrail import outside
 from agentrail.abc import Sandbox
 from agentrail.abc.store import Store, StoredSession
-from agentrail.cli.exit_codes import Exit
 from agentrail.cli.stdio import write_all
 from agentrail.cli.storage_options import store_arguments
 from agentrail.cli.store_access import (
@@ -62,7 +61,7 @@ def fork(  # noqa: PLR0913 - the options of a command
         Path | None, Parameter(help="A new directory for a copy of the session's files as they were then.")
     ] = None,
     place: StorePlace = USUAL_PLACE,
-) -> Exit:
+) -> None:
     if at is not None and turn is not None:
         raise OptionError(["--at and --turn are both given: give one of them"])
     if name is not None:
@@ -91,7 +90,6 @@ def fork(  # noqa: PLR0913 - the options of a command
         f"{named}: a fork of {shown_id(found)} after record {number}; "
         f"{go_there}agentrail chat --resume {named}{store_arguments(place.store, place.data_dir)} continues it"
     )
-    return Exit.DONE
 
 
 def _check_id(name: str) -> None:
@@ -122,16 +120,15 @@ def export(
         Path | None, Parameter(name=("--output", "-o"), help="A new file. Default: stdout.")
     ] = None,
     place: StorePlace = USUAL_PLACE,
-) -> Exit:
+) -> None:
     with reading(place) as opened:
         data = _exported(opened, find_one(opened, session, place.scope), form, content=not no_content)
     data = leaving_export(data, is_exact=form == "jsonl" and not no_content)
     if file is None:
         write_all(1, data)
-        return Exit.DONE
+        return
     write_new_file(file, [data])
     say(f"{file}: {len(data)} bytes")
-    return Exit.DONE
 
 
 def _exported(store: Store, found: StoredSession, form: str, *, content: bool) -> bytes:
@@ -161,13 +158,12 @@ def import_(
     ],
     *,
     place: StorePlace = USUAL_PLACE,
-) -> Exit:
+) -> None:
     data = read_named(file)
     with writing(place) as opened:
         sessions = import_stored(opened, data)
     again = f"{sessions[0]}{store_arguments(place.store, place.data_dir)}"
     say(f"imported {', '.join(sessions)}; agentrail chat --resume {again} continues it")
-    return Exit.DONE
 
 
 async def _fork_with_files(

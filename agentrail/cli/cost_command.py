@@ -9,7 +9,6 @@ from typing import Annotated, Final
 from cyclopts import Parameter
 
 from agentrail import outside
-from agentrail.cli.exit_codes import Exit
 from agentrail.cli.stdio import write_error
 from agentrail.cli.store_access import USUAL_PLACE, StorePlace, admit_named_code, reading, say, store_command
 from agentrail.core.journal.usage import ATTO, SpentAmount
@@ -54,15 +53,13 @@ def show_cost(  # noqa: PLR0913 - an option each
     tz: Annotated[str, Parameter(help="The time zone of the days, such as Europe/Berlin.")] = "UTC",
     as_csv: Annotated[bool, Parameter(name="--csv", help="Print CSV, with every digit of the sums.")] = False,
     place: StorePlace = USUAL_PLACE,
-) -> Exit:
+) -> None:
     at_ms = int(outside.wall() * 1000)
     query = make_query(by, zone=tz, since=since, until=until, now_ms=at_ms)
     table = read_table(place, query, at_ms)
-    for line in csv_lines(table) if as_csv else table_lines(table, query):
-        say(line)
+    say(*(csv_lines(table) if as_csv else table_lines(table, query)))
     if table.unread:
         write_error(say_unread(table.unread))
-    return Exit.DONE
 
 
 def read_table(place: StorePlace, query: CostQuery, at_ms: int) -> CostTable:

@@ -9,7 +9,6 @@ import msgspec
 from cyclopts import Parameter
 
 from agentrail.abc.store import StoredSession
-from agentrail.cli.exit_codes import Exit
 from agentrail.cli.session_filters import EVERY_SESSION, ChosenSessions
 from agentrail.cli.stdio import write_error
 from agentrail.cli.store_access import (
@@ -38,7 +37,7 @@ def from_sessions(
     chosen: ChosenSessions = EVERY_SESSION,
     limit: Annotated[int, Parameter(help="Maximum number of cases.")] = 100,
     place: StorePlace = USUAL_PLACE,
-) -> Exit:
+) -> None:
     if (directory / "cases.jsonl").exists():  # before a cassette is written
         raise OptionError([f"{directory / 'cases.jsonl'} already exists: name a new directory"])
     cases: list[bytes] = []
@@ -65,7 +64,6 @@ def from_sessions(
         raise OptionError(["no case was made: --where and --since choose no session that can be replayed"])
     write_new_file(directory / "cases.jsonl", [_without_secrets([one.decode() for one in cases])])
     say(f"{directory / 'cases.jsonl'}: {len(cases)} cases")
-    return Exit.DONE
 
 
 def _name_of(stored: StoredSession) -> str:

@@ -580,7 +580,7 @@ def list_documents(
     folder: Folder = None,
     tag: Tagged = (),
     place: KnowledgePlace = USUAL_KNOWLEDGE,
-) -> Exit:
+) -> None:
     with _opened(place) as store:
         within = DocumentFilter(folder=folder, tags=tag)
         is_narrow = within != ALL_DOCUMENTS
@@ -595,8 +595,7 @@ def list_documents(
                 f"{'all' if EVERY_USER in one.readers else ', '.join(map(printable, one.readers))}"
                 for one in bases
             ]
-        for line in lines:
-            say(line)
+        say(*lines)
         if not lines:
             what = (
                 f"there is no knowledge base {name!r}, or it has no documents{' there, or none with all of these tags' if is_narrow else ''}"
@@ -604,7 +603,6 @@ def list_documents(
                 else f"there is no knowledge base that {_reader_text(user)} may read"
             )
             write_error(f"{what}.")
-        return Exit.DONE
 
 
 @app.command(
@@ -624,7 +622,7 @@ def search_documents(  # noqa: PLR0913 - one for each flag
     limit: Annotated[int, Parameter(help=f"The maximum number of results, up to {MAX_FOUND_PASSAGES}.")] = 8,
     words: WordsAlone = False,
     place: KnowledgePlace = USUAL_KNOWLEDGE,
-) -> Exit:
+) -> None:
     with _opened(place) as store:
         reader = MemoryOwner(tenant=place.tenant, user=user)
         check_limit(limit, MAX_FOUND_PASSAGES)
@@ -641,7 +639,6 @@ def search_documents(  # noqa: PLR0913 - one for each flag
             )
         if not found:
             write_error(f"no document readable by {_reader_text(user)} matches.")
-        return Exit.DONE
 
 
 @app.command(
@@ -653,7 +650,7 @@ def remove_documents(
     name: Annotated[str, Parameter(help="The name of the knowledge base.")],
     *paths: Annotated[str, Parameter(help="Documents and folders, as kb list shows them.")],
     place: KnowledgePlace = USUAL_KNOWLEDGE,
-) -> Exit:
+) -> None:
     with _opened(place, writes=True) as store:
         there = store.documents(place.tenant, name)
         exact = frozenset([one.path for one in there])
@@ -667,7 +664,6 @@ def remove_documents(
         removed = dict.fromkeys(chain.from_iterable(meant.values()))
         store.remove_all(place.tenant, name, removed)
         say(f"{counted(len(removed), 'document')} removed.")
-        return Exit.DONE
 
 
 @contextmanager

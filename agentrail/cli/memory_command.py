@@ -228,8 +228,7 @@ def _forget_some(store: RecallStore, place: MemoryPlace, ids: Sequence[str]) -> 
 
 
 def _show(found: Sequence[MemoryEntry], place: MemoryPlace, *, as_json: bool) -> Exit:
-    for line in map(json.dumps, map(json_of_memory, found)) if as_json else text_lines(found):
-        say(line)
+    say(*(map(json.dumps, map(json_of_memory, found)) if as_json else text_lines(found)))
     if not found:
         write_error(f"{_whose(place, 'are')} no matching memories.")
     return Exit.DONE

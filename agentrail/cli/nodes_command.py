@@ -13,7 +13,6 @@ from cyclopts import App, Parameter
 
 from agentrail import outside
 from agentrail.abc.store import NODE_LEASE_SECONDS, Node, SharedSecret, Store
-from agentrail.cli.exit_codes import Exit
 from agentrail.cli.storage_options import directory_for
 from agentrail.cli.store_access import USUAL_PLACE, JsonLines, StorePlace, find_one, say, store_command
 from agentrail.core.values.port_members import offers
@@ -100,13 +99,12 @@ def list_nodes(
     *,
     as_json: JsonLines = False,
     place: StorePlace = USUAL_PLACE,
-) -> Exit:
+) -> None:
     with closing(_open(place)) as store:
         for one in listed_nodes(store.nodes(), store.now_ms()):
             seen = f"{one.seen_ago_ms / 1000:.1f} s ago  {one.address or '-'}"
             line = f"{one.id}  {one.state:5}  {one.load:5}  {one.version or '-'}  {seen}"
             say(json.dumps(asdict(one)) if as_json else line)
-    return Exit.DONE
 
 
 @app.command(
@@ -114,12 +112,11 @@ def list_nodes(
     help="Drain a node: its readiness fails, and other nodes continue its sessions. Stop its process after that.",
 )
 @store_command
-def drain_node(node: str, /, *, node_ca: NodeCa = None, place: StorePlace = USUAL_PLACE) -> Exit:
+def drain_node(node: str, /, *, node_ca: NodeCa = None, place: StorePlace = USUAL_PLACE) -> None:
     with closing(_open(place)) as store:
         target = living_node(store.nodes(), node, store.now_ms())
         _call(store, target, "drain", node_ca)
     say(f"{node}: drained; stop its process")
-    return Exit.DONE
 
 
 @app.command(help="Move a session to another node, also in the middle of a cycle.")
@@ -134,7 +131,7 @@ def move(
     within: Annotated[float, Parameter(help="Seconds to wait for calls that must not run twice.")] = 30.0,
     node_ca: NodeCa = None,
     place: StorePlace = USUAL_PLACE,
-) -> Exit:
+) -> None:
     refuse(fault_of_within(within))
     with closing(_open(place)) as store:
         row = find_one(store, session, place.scope)
@@ -152,7 +149,6 @@ def move(
             store, owner, "move", node_ca, scope=row.scope, session_id=row.session, to=to, within=within
         )
     say(f"{session}: moved from {owner.id} to {taken_by}")
-    return Exit.DONE
 
 
 @app.command(
@@ -165,7 +161,7 @@ def gone(
     *,
     yes: Annotated[bool, Parameter(help="Confirm that the process has ended.")] = False,
     place: StorePlace = USUAL_PLACE,
-) -> Exit:
+) -> None:
     with closing(_open(place)) as store:
         found = {one.id: one for one in store.nodes()}
         if node not in found:
@@ -176,7 +172,6 @@ def gone(
             raise OptionError([f"{node} is {state}; {risk}"])
         store.gone(node)
     say(f"{node}: reported gone; other nodes take its sessions")
-    return Exit.DONE
 
 
 def _open(place: StorePlace) -> Store:

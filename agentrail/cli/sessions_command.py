@@ -168,8 +168,7 @@ def walk_through(loaded: LoadedJournal) -> Exit:
     """Print a journal record by record: one per Enter in a terminal, otherwise all."""
     is_asked = os.isatty(0)
     for step in steps(loaded.records, loaded.sources):
-        for line in show_step(step):
-            say(line)
+        say(*show_step(step))
         if is_asked:
             write_all(DESCRIPTORS["err"], _STEP_PROMPT)
             if (sys.stdin.readline() or "q").strip() == "q":  # Ctrl-D too
@@ -251,7 +250,7 @@ def list_sessions(
     ] = False,
     json: JsonLines = False,
     place: StorePlace = USUAL_PLACE,
-) -> Exit:
+) -> None:
     with reading(place) as opened:
         owners = Owners.of(opened)
         filters = Filters(scope=place.scope or None, only_roots=not every, has_ended=None if every else False)
@@ -259,11 +258,9 @@ def list_sessions(
             (one, standing_word(one, is_owned=owners.owns(one))) for one in listed_sessions(opened, filters)
         ]
     found.sort(key=lambda pair: pair[0].written_at_ms, reverse=True)
-    for line in (row_as_json(*row) for row in found) if json else show_rows(found):
-        say(line)
+    say(*((row_as_json(*row) for row in found) if json else show_rows(found)))
     if not found:
         write_error("there is no session; --all lists those that have ended too")
-    return Exit.DONE
 
 
 @app.command(
@@ -282,32 +279,27 @@ def show_session(
     ] = None,
     json: JsonLines = False,
     place: StorePlace = USUAL_PLACE,
-) -> Exit:
+) -> None:
     with reading(place) as opened:
         found = find_one(opened, session, place.scope)
         if at is not None:
             past = journal_of(opened, found).past_state(found.tail.seq if at == -1 else at)
             waiting = chat_answers.show_waiting(past.status)
-            for line in [past_as_json(found, past)] if json else show_past(found, past, waiting):
-                say(line)
-            return Exit.DONE
+            say(*([past_as_json(found, past)] if json else show_past(found, past, waiting)))
+            return
         word = standing_word(found, is_owned=Owners.of(opened).owns(found))
         if json:
             say(row_as_json(found, word))
-            return Exit.DONE
-        for line in show_head(found, word):
-            say(line)
+            return
+        say(*show_head(found, word))
         tree = CycleTree()
         last = None
         for step in steps(records_of(opened, found), sources_of(found.session, opened.blob)):
             last = step.walked.after
-            for line in tree.feed(step):
-                say(line)
+            say(*tree.feed(step))
         assert last is not None  # noqa: S101 - a journal has a first record
         status = status_of(last.phase, last.data, found.written_at_ms)
-        for line in show_waits(status, chat_answers.show_waiting(status)):
-            say(line)
-    return Exit.DONE
+        say(*show_waits(status, chat_answers.show_waiting(status)))
 
 
 @app.command(
@@ -332,23 +324,21 @@ def trace(  # noqa: PLR0913 - one option per way to cut or write the records
         ),
     ] = None,
     place: StorePlace = USUAL_PLACE,
-) -> Exit:
+) -> None:
     if html is not None and (after or limit is not None or json):
         raise OptionError(["--html is the whole session as a page: leave out --after, --limit and --json"])
     with reading(place) as opened:
         found = find_one(opened, session, place.scope)
         if html is not None:
             _write_page(opened, found, html)
-            return Exit.DONE
+            return
         if after > found.tail.seq:
             fault = (
                 f"after is {after}: expected a number up to {found.tail.seq}, where session {session!r} ends"
             )
             raise OptionError([fault])
         for record in islice(_records_after(opened, found, after), limit):
-            for line in [encode_line(record).decode().rstrip("\n")] if json else show_record(record):
-                say(line)
-    return Exit.DONE
+            say(*([encode_line(record).decode().rstrip("\n")] if json else show_record(record)))
 
 
 def _write_page(opened: Store, found: StoredSession, path: Path) -> None:
@@ -416,8 +406,7 @@ def recover(
     with reading(place) as opened:
         found = _to_recover(opened, session, place.scope)
         for one in found:
-            for line in _would_decide(opened, one):
-                say(line)
+            say(*_would_decide(opened, one))
         if not found:
             say("nothing was interrupted: no session had work when its process ended")
     return Exit.DONE
@@ -552,11 +541,10 @@ def backup(
     file: Annotated[Path, Parameter(help="A new file.")],
     *,
     place: StorePlace = USUAL_PLACE,
-) -> Exit:
+) -> None:
     with reading(place) as opened:
         if not isinstance(opened, SqliteStore):
             message = "PostgreSQL is backed up with its own tools, such as pg_dump and pg_basebackup"
             raise OptionError([message])
         size = opened.back_up(file)
     say(f"{file}: {size} bytes; read it with --store sqlite:{file}")
-    return Exit.DONE

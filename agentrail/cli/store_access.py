@@ -224,14 +224,16 @@ def admit_named_code() -> None:
 # --- exit codes of store commands
 
 
-def store_command(command: Callable[P, Exit]) -> Callable[P, Exit]:
+def store_command(command: Callable[P, Exit | None]) -> Callable[P, Exit]:
+    """Make a command of a function that uses stores. Without an exit code it is done."""
+
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> Exit:
         send_logs_to_stderr(debug=getattr(kwargs.get("place"), "debug", False))
         try:
             # A command does not know the secrets of a session, but those of its environment are probably the same.
             with knowing(secrets_in_variables(os.environ)):
-                return command(*args, **kwargs)
+                return command(*args, **kwargs) or Exit.DONE
         except AgentrailError as error:
             write_error(describe_error(error))
             return Exit.USAGE if isinstance(error, YourMove | StoreUnavailable) else Exit.FAILED
@@ -239,8 +241,9 @@ def store_command(command: Callable[P, Exit]) -> Callable[P, Exit]:
     return run
 
 
-def say(text: str) -> None:
-    write_all(1, f"{without_known(text)}\n".encode("utf-8", "replace"))
+def say(*lines: str) -> None:
+    for line in lines:
+        write_all(1, f"{without_known(line)}\n".encode("utf-8", "replace"))
 
 
 def write_new_file(file: Path, pieces: Iterable[bytes]) -> None:

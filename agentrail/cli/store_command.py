@@ -5,7 +5,6 @@ from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
-from agentrail.cli.exit_codes import Exit
 from agentrail.cli.storage_options import store_arguments
 from agentrail.cli.store_access import USUAL_PLACE, StorePlace, say, shown_id, store_command, writing
 from agentrail.errors import OptionError
@@ -41,7 +40,7 @@ def migrate_store(
     ] = None,
     print_sql: Annotated[bool, Parameter(help="Print the statements for an empty database instead.")] = False,
     place: StorePlace = USUAL_PLACE,
-) -> Exit:
+) -> None:
     if not is_shared_store(place.store):
         message = f"--store is {shown_store(place.store)!r:.100}: only a PostgreSQL database is migrated by a command; expected postgres://USER@HOST/DATABASE"
         raise OptionError([message])
@@ -52,7 +51,7 @@ def migrate_store(
     roles = StoreRoles(nodes=nodes_role, readers=readers_role)
     if print_sql:
         say(schema_sql(roles))
-        return Exit.DONE
+        return
     before, after = bring_up(place.store, roles)
     done = (
         "its tables were created"
@@ -62,7 +61,6 @@ def migrate_store(
         else "its tables are current"
     )
     say(f"{shown_store(place.store)}: {done}, version {after}")
-    return Exit.DONE
 
 
 @app.command(
@@ -72,7 +70,7 @@ def migrate_store(
     The others continue with their next message."""
 )
 @store_command
-def restored(*, place: StorePlace = USUAL_PLACE) -> Exit:
+def restored(*, place: StorePlace = USUAL_PLACE) -> None:
     with writing(place) as store:
         found = note_restored(store)
     of = store_arguments(place.store, place.data_dir)
@@ -80,4 +78,3 @@ def restored(*, place: StorePlace = USUAL_PLACE) -> Exit:
         name = shown_id(one)
         say(f"{name}: parked (restored); agentrail sessions resume {name} --on-drift go_on{of}")
     say(f"{len(found.parked)} sessions are parked, {found.idle} continue with their next message")
-    return Exit.DONE
