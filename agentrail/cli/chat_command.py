@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import trio
-from attrs import frozen
 
 from agentrail import outside
-from agentrail.cli.chat_options import ChatOrder, CodingOption, ConnectOption, ResumeOption
+from agentrail.cli.chat_options import ChatOrder, ChatStage, CodingOption, ConnectOption, ResumeOption
 from agentrail.cli.config_setup import AgentOption, ConfigFiles
 from agentrail.cli.ctrl_c import Interrupts, stop_signals
 from agentrail.cli.exit_codes import Exit, describe_error, first_error, write_faults
@@ -26,17 +25,6 @@ from agentrail.gc_settings import many_sessions, no_looks, short_looks
 
 if TYPE_CHECKING:
     from agentrail.cli.terminal.live_view import TerminalView
-
-
-@frozen
-class ChatStage:
-    """What all conversations of a process share: the terminal, and the handlers of its signals."""
-
-    terminal: "TerminalView | None"
-    nursery: trio.Nursery
-    interrupts: Interrupts
-    hang_ups: Interrupts
-
 
 Hold: TypeAlias = Callable[[ChatOrder, ChatStage], Awaitable[tuple[Exit, ChatOrder | None]]]
 """Holds one conversation. Returns its exit code and the conversation to switch to."""

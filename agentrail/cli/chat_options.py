@@ -1,14 +1,19 @@
 """The command line of `agentrail chat` as a value. Imports no heavy modules."""
 
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
+import trio
 from attrs import frozen
 from cyclopts import Parameter
 
 from agentrail.cli.config_setup import CommandSetup, ConfigFiles
+from agentrail.cli.ctrl_c import Interrupts
 from agentrail.cli.run_options import ApproveOption, Choices
 from agentrail.cli.storage_options import KeepingOptions
+
+if TYPE_CHECKING:
+    from agentrail.cli.terminal.live_view import TerminalView
 
 ResumeOption: TypeAlias = Annotated[
     str | None,
@@ -32,6 +37,16 @@ CodingOption: TypeAlias = Annotated[
         "anything or runs a command, unless a rule of [permissions] allows it."
     ),
 ]
+
+
+@frozen
+class ChatStage:
+    """What all conversations of a process share: the terminal, and the handlers of its signals."""
+
+    terminal: "TerminalView | None"
+    nursery: trio.Nursery
+    interrupts: Interrupts
+    hang_ups: Interrupts
 
 
 @frozen(kw_only=True)

@@ -18,9 +18,8 @@ from agentrail import outside
 from agentrail.abc.store import Store
 from agentrail.actors.tree_report import render_tree
 from agentrail.cli import chat_answers
-from agentrail.cli.chat_command import ChatStage
 from agentrail.cli.chat_notices import innermost
-from agentrail.cli.chat_options import ChatOrder
+from agentrail.cli.chat_options import ChatOrder, ChatStage
 from agentrail.cli.chat_switch import SWITCHING, GoTo, export_to, others_in, switch
 from agentrail.cli.chat_terminal import Desk, open_desk
 from agentrail.cli.config_setup import ConfigFiles, keep_rules, read_setup

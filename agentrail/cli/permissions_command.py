@@ -80,7 +80,7 @@ def check_permissions(
     debug: Debug = False,
 ) -> Exit:
     send_logs_to_stderr(debug=debug)
-    rules = read_rules(file, read_named_text(file))
+    rules = read_rule_table(file, read_named_text(file))
     try:
         policy = join({"session": _read(file, *rules)}, may_bypass=True)
     except AgentrailError as error:
@@ -110,10 +110,10 @@ def _policy_of_files(files: ConfigFiles, agent: str | None) -> PermissionPolicy:
 
 
 def read_policy(path: Path) -> ScopedRules:
-    return _read(path, *read_rules(path, read_named_text(path)))
+    return _read(path, *read_rule_table(path, read_named_text(path)))
 
 
-def read_rules(path: Path, text: str) -> tuple[Mapping[str, Any], dict[str, list[int]]]:
+def read_rule_table(path: Path, text: str) -> tuple[Mapping[str, Any], dict[str, list[int]]]:
     """Return the table of rules, and the line of each rule of its lists."""
     try:
         found, lines = read_toml_text(text)

@@ -16,6 +16,7 @@ from agentrail.testing.checked_run import CounterExample, Invariant, Run, Setup
 from agentrail.testing.promises.observed_step import plugin_requests_of, teardowns_of, waits_for_host
 
 Strategies: TypeAlias = Mapping[str, SearchStrategy[Signal]]
+SignalRule: TypeAlias = Callable[["SessionMachine", Signal], None]
 
 _QUIET_FOR: Final = 3
 _LONG: Final = 40
@@ -63,18 +64,16 @@ def _said(by: str) -> SearchStrategy[Signal]:
     return said
 
 
-def _sends(
-    by: str, may: Callable[[SessionState], object], what: str, *, name: str = ""
-) -> Callable[["SessionMachine", Signal], None]:
+def _sends(by: str, may: Callable[[SessionState], object], what: str, *, name: str = "") -> SignalRule:
     """Make a rule that sends signals of a strategy, in states that allow it."""
 
     def send(self: "SessionMachine", signal: Signal) -> None:
         self.say(signal)
 
     send.__name__, send.__doc__ = name or by, what
-    allowed: Callable[[SessionMachine, Signal], None] = precondition(
-        lambda self: bool(may(self.session_run.state))
-    )(rule(signal=_said(by))(send))
+    allowed: SignalRule = precondition(lambda self: bool(may(self.session_run.state)))(
+        rule(signal=_said(by))(send)
+    )
     return allowed
 
 
@@ -108,40 +107,50 @@ class SessionMachine(RuleBasedStateMachine):
         for signal in (SessionBegan(at_ms=0), *opening):
             self.say(signal)
 
-    prompt = _sends("prompt", lambda state: not state.ended, "A caller sends a prompt.")
-    steer = _sends(
+    prompt: SignalRule = _sends("prompt", lambda state: not state.ended, "A caller sends a prompt.")
+    steer: SignalRule = _sends(
         "steer", lambda state: not state.ended, "A caller steers the running cycle, or an idle session."
     )
-    go_on = _sends(
+    go_on: SignalRule = _sends(
         "go_on", open_effects.can_go_on, "A caller asks the model to continue without a new prompt."
     )
-    decide = _sends(
+    decide: SignalRule = _sends(
         "decide", lambda state: state.data.interactions, "A caller decides an approval or answers a question."
     )
-    wake = _sends("wake", open_effects.timers_of, "An answer has timed out, or a pause is over.")
-    abort_tool = _sends(
+    wake: SignalRule = _sends("wake", open_effects.timers_of, "An answer has timed out, or a pause is over.")
+    abort_tool: SignalRule = _sends(
         "abort_tool", lambda state: state.data.batch or state.data.survivors, "A caller stops one call."
     )
-    stream = _sends("stream", lambda state: state.data.stream is not None, "The model streams something.")
-    call_tools = _sends(
+    stream: SignalRule = _sends(
+        "stream", lambda state: state.data.stream is not None, "The model streams something."
+    )
+    call_tools: SignalRule = _sends(
         "call",
         lambda state: state.data.stream is not None,
         "The model calls tools. Most calls are valid.",
         name="call_tools",
     )
-    respond = _sends(
+    respond: SignalRule = _sends(
         "respond", lambda state: state.data.stream is not None, "The model completes its response."
     )
-    tool = _sends("tool", lambda state: state.data.batch or state.data.survivors, "A tool reports something.")
-    host = _sends("host", waits_for_host, "The host judges a call, or acknowledges a notice of one.")
-    agent = _sends(
+    tool: SignalRule = _sends(
+        "tool", lambda state: state.data.batch or state.data.survivors, "A tool reports something."
+    )
+    host: SignalRule = _sends(
+        "host", waits_for_host, "The host judges a call, or acknowledges a notice of one."
+    )
+    agent: SignalRule = _sends(
         "agent",
         lambda state: state.data.agents.alive,
         "A background agent publishes something, becomes idle, or ends.",
     )
-    plugin_request = _sends("plugin_request", plugin_requests_of, "A plugin's request succeeds or fails.")
-    abort = _sends("abort", lambda state: state.phase is not Phase.IDLE, "A caller aborts the cycle.")
-    settle = _sends(
+    plugin_request: SignalRule = _sends(
+        "plugin_request", plugin_requests_of, "A plugin's request succeeds or fails."
+    )
+    abort: SignalRule = _sends(
+        "abort", lambda state: state.phase is not Phase.IDLE, "A caller aborts the cycle."
+    )
+    settle: SignalRule = _sends(
         "settle",
         lambda state: teardowns_of(state) or is_gathering(state.data),
         "A teardown finishes, or the context for a request is ready.",
@@ -179,7 +188,7 @@ class SessionMachine(RuleBasedStateMachine):
         return None
 
     def say(self, signal: Signal) -> None:
-        """Send a drawn signal."""
+        """SignalRule a drawn signal."""
         self.is_good = False
         try:
             self.session_run.say(signal)

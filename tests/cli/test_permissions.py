@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agentrail.cli import text_output
-from agentrail.cli.permissions_command import read_policy, read_rules
+from agentrail.cli.permissions_command import read_policy, read_rule_table
 from agentrail.errors import OptionError
 from tests.cli.rig import run_agentrail
 
@@ -110,10 +110,10 @@ async def test_a_file_is_checked_and_a_verdict_is_explained(policy, tmp_path):
 
 def test_the_lines_of_rules():
     """Lists in several lines, comments and every kind of quotes."""
-    assert read_rules(Path("a"), FILE)[1] == {"deny": [3], "allow": [5, 6, 6], "ask": []}
+    assert read_rule_table(Path("a"), FILE)[1] == {"deny": [3], "allow": [5, 6, 6], "ask": []}
     text = "\n[permissions]\nask = [\"a\", 'b',\n\"\"\"c\nc\"\"\", # ]\n'''d''']\n"
-    assert read_rules(Path("a"), text)[1] == {"deny": [], "ask": [3, 3, 4, 6], "allow": []}
-    assert read_rules(Path("a"), 'permissions = { deny = ["a"] }')[1]["deny"] == [1]
+    assert read_rule_table(Path("a"), text)[1] == {"deny": [], "ask": [3, 3, 4, 6], "allow": []}
+    assert read_rule_table(Path("a"), 'permissions = { deny = ["a"] }')[1]["deny"] == [1]
 
 
 async def test_what_holds_here_is_explained_without_a_file_of_rules(tmp_path):
