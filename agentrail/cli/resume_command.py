@@ -36,6 +36,7 @@ from agentrail.runtime.persistence import OnDrift
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.stores.store_names import open_store, path_of_store
+from agentrail.structs import picked_fields
 
 Say = Callable[[str], Awaitable[None]]
 
@@ -150,14 +151,7 @@ def asked_again(status: Status, rules: Mapping[str, tuple[str, ...]] = NO_RULES)
 
 
 def _asked(question: Question) -> Event:
-    return AskUser(
-        ref=question.ref,
-        question=question.question,
-        options=question.options,
-        schema=question.schema,
-        url=question.url,
-        call_id=question.call_id,
-    )
+    return AskUser(**picked_fields(question, "ref", "question", "options", "schema", "url", "call_id"))
 
 
 # --- `agentrail sessions recover`

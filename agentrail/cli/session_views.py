@@ -28,6 +28,7 @@ from agentrail.messages import (
     UserMessage,
 )
 from agentrail.runtime.journal_state import PastState
+from agentrail.structs import picked_fields
 
 _SHORT: Final = 72
 
@@ -206,14 +207,8 @@ def show_past(stored: StoredSession, past: PastState, waiting: Sequence[str]) ->
 
 
 def past_as_json(stored: StoredSession, past: PastState) -> str:
-    said = {
-        "session": stored.session,
-        "scope": stored.scope,
-        "number": past.number,
-        "at_ms": past.at_ms,
-        "snapshot": past.snapshot,
-        "messages": past.messages,
-    }
+    said = picked_fields(stored, "session", "scope")
+    said |= picked_fields(past, "number", "at_ms", "snapshot", "messages")
     return msgspec.json.encode(said, enc_hook=dict).decode()
 
 

@@ -12,6 +12,7 @@ from agentrail.errors import OptionError
 from agentrail.messages import Message, SessionId
 from agentrail.otp.field_rules import CheckedFields, checks_arguments, faults_of_fields
 from agentrail.otp.guarded_calls import is_async, repr_of
+from agentrail.structs import picked_fields
 
 CommandScope: TypeAlias = Literal["anywhere", "terminal"]
 """Where a command can run: everywhere, including in a host, or only at a user's terminal."""
@@ -237,14 +238,8 @@ class SlashCommand:
     def row(self, desk: CommandDesk) -> CommandRow:
         """Return its entry in a list."""
         why = self.why_not(desk)
-        return CommandRow(
-            name=self.name,
-            description=self.description,
-            arguments=self.arguments,
-            source=self.source,
-            available=why is None,
-            why_not=why,
-        )
+        own = picked_fields(self, "name", "description", "arguments", "source")
+        return CommandRow(**own, available=why is None, why_not=why)
 
 
 @frozen(kw_only=True)
