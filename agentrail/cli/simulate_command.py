@@ -13,6 +13,7 @@ import msgspec
 import trio
 from attrs import define, field
 from cyclopts import Parameter
+from msgspec.structs import replace
 
 from agentrail import outside
 from agentrail.cli.ctrl_c import interruptible
@@ -76,11 +77,12 @@ def simulate(  # noqa: PLR0913 - the options of a command
             return print_text(_faults())
         if file is not None:
             return _play(file, shows_all=show_all)
+        from agentrail.testing.simulation.lives import SeedRange
+
         name = _name_of(scenario, against, begin, store, faults)
-        works = _works(name, seed, seeds, jobs, until, nodes, hours, shrink)
-        limits = {"max_seconds": shrink} if shrink else {"max_lives": 0}
-        chosen = {"nodes": nodes, "hours": hours, "save": str(save), "shows_all": show_all, **limits}
-        works = [msgspec.structs.replace(work, **chosen) for work in works]
+        limits: dict[str, Any] = {"max_seconds": shrink} if shrink else {"max_lives": 0}
+        work = SeedRange(name=name, nodes=nodes, hours=hours, save=str(save), shows_all=show_all, **limits)
+        works = _works(work, seed, seeds, jobs, until)
         if seed is not None and not (census or as_json):
             return _tell(works[0])
         return _live_all(works, shows_census=census, as_json=as_json)
@@ -135,20 +137,12 @@ def _play(file: Path, *, shows_all: bool) -> Exit:
     return printed if printed is not Exit.DONE else Exit.FAILED
 
 
-def _works(  # noqa: PLR0913, PLR0917 - options of the command line
-    name: str,
-    seed: int | None,
-    seeds: str,
-    jobs: int,
-    until: str | None,
-    nodes: int | None,
-    hours: float | None,
-    shrink: float,
+def _works(
+    work: "SeedRange", seed: int | None, seeds: str, jobs: int, until: str | None
 ) -> "list[SeedRange]":
     """Return the work of each process. They take turns with the seeds."""
     from agentrail.testing.simulation import worlds
     from agentrail.testing.simulation.life import check_life_size
-    from agentrail.testing.simulation.lives import SeedRange
 
     found = _SEEDS.fullmatch(seeds)
     if found is None:
@@ -160,26 +154,26 @@ def _works(  # noqa: PLR0913, PLR0917 - options of the command line
                 f"--seeds is {seeds!r} and --jobs is {jobs}: expected a first seed up to a last one, and 1 or more"
             ]
         )
-    if not 0 <= shrink < float("inf"):
-        raise OptionError([f"--shrink is {shrink:g}: expected finite seconds >= 0"])
+    if not 0 <= work.max_seconds < float("inf"):
+        raise OptionError([f"--shrink is {work.max_seconds:g}: expected finite seconds >= 0"])
     try:
-        found_scenario: Any = worlds.find_scenario(name, ".")
-        if name.startswith(("from:", "with:")):
-            name = f"{name[:4]}:{found_scenario.__qualname__}"  # it must stay the same in all lives
-        check_life_size(1 if nodes is None else nodes, 1.0 if hours is None else hours)
+        found_scenario: Any = worlds.find_scenario(work.name, ".")
+        if work.name.startswith(("from:", "with:")):  # it must stay the same in all lives
+            work = replace(work, name=f"{work.name[:4]}:{found_scenario.__qualname__}")
+        check_life_size(1 if work.nodes is None else work.nodes, 1.0 if work.hours is None else work.hours)
     except (LookupError, ValueError, AgentrailError) as error:
         raise OptionError([str(error).rstrip(".")]) from error
     except (Exception, SystemExit) as error:  # a module that exits would end this command with its code
-        raise OptionError([f"{name!r} cannot be imported: {describe_bug(error)}"]) from error
-    if nodes is not None and nodes > 1 and name.startswith(("with:sqlite:", "with:memory:")):
-        raise OptionError([f"--nodes is {nodes}: nodes share sessions only with --store postgres"])
+        raise OptionError([f"{work.name!r} cannot be imported: {describe_bug(error)}"]) from error
+    if work.nodes is not None and work.nodes > 1 and work.name.startswith(("with:sqlite:", "with:memory:")):
+        raise OptionError([f"--nodes is {work.nodes}: nodes share sessions only with --store postgres"])
     if seed is not None:
-        return [SeedRange(name=name, first=seed, count=1)]
+        return [replace(work, first=seed, count=1)]
     end = None if until is None else time_of(until)
     numbers = range(first, last + 1)
     return [
-        SeedRange(
-            name=name,
+        replace(
+            work,
             first=first + number,
             step=jobs,
             count=None if end is not None else len(numbers[number::jobs]),
