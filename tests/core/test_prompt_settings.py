@@ -34,8 +34,9 @@ def test_a_schema_that_is_nested_too_deeply_and_stops_that_are_none():
     deep: dict = {}
     for _ in range(200):
         deep = {"properties": deep}
-    (fault,) = faults_of_settings({"response_format": deep})
-    assert fault.startswith("settings: response_format is ")
+    for given in ({"response_format": deep}, PromptSettings(response_format=deep)):
+        (fault,) = faults_of_settings(given)
+        assert fault.startswith("settings: response_format is nested deeper than 100 levels")
     for stop in (["x"] * 17, {"x": 1}, [""], 7):
         (fault,) = faults_of_settings({"stop": stop})
         assert fault.startswith("settings: stop is ")

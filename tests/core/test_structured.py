@@ -35,6 +35,7 @@ def test_a_format_that_is_no_schema_is_refused_at_the_start():
     assert fault_of_format({"type": "object"}) is None
     for schema, fault in (
         ("json", "response_format is 'json': expected a JSON Schema as a dict, or None"),
+        (10**5000, "response_format is <int, whose __repr__ raises>: expected a JSON Schema"),
         ({"type": "thing"}, "response_format is not draft 2020-12 at $.type: "),
         (
             {"$ref": "https://x/y"},

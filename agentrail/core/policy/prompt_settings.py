@@ -5,6 +5,7 @@ They travel with the prompt into the journal, through the queue and into the cyc
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -14,7 +15,7 @@ from agentrail.core.policy.response_format import fault_of_format
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import ToolDefinitionError
 from agentrail.errors.name_guesses import guess_name
-from agentrail.frozen import canonical_json, frozen_json, not_json, too_large
+from agentrail.frozen import TooDeep, canonical_json, frozen_json, not_json, too_large
 from agentrail.messages import JsonObject
 from agentrail.otp.child_specs import is_amount, is_whole
 from agentrail.otp.guarded_calls import repr_of
@@ -61,7 +62,8 @@ class PromptSettings(Value, frozen=True, kw_only=True, omit_defaults=True):
     def __post_init__(self) -> None:
         """Freeze the schema. The caller keeps its own copy."""
         if self.response_format is not None:
-            force_setattr(self, "response_format", frozen_json(self.response_format))
+            with suppress(TooDeep):  # refused where the settings are used
+                force_setattr(self, "response_format", frozen_json(self.response_format))
 
 
 SETTINGS: Final = PromptSettings.__struct_fields__

@@ -13,6 +13,7 @@ from agentrail.core.values.json_schema import CompiledSchema, NotJson, decode_st
 from agentrail.errors import ErrorInfo
 from agentrail.frozen import frozen_json
 from agentrail.messages import JsonObject, JsonValue
+from agentrail.otp.guarded_calls import repr_of
 
 REPAIR_NOTE: Final = "[Your answer is not of the required format: {faults}. Answer again with the complete JSON document and nothing else.]"
 
@@ -89,7 +90,7 @@ class ResponseFormat:
 def fault_of_format(schema: object) -> str | None:
     """Return why a value is not a valid option `response_format`, as a sentence for `OptionError`, or None."""
     if not isinstance(schema, Mapping):
-        return f"response_format is {schema!r}: expected a JSON Schema as a dict, or None"
+        return f"response_format is {repr_of(schema)}: expected a JSON Schema as a dict, or None"
     fault = fault_of_schema(schema)
     return None if fault is None else f"response_format {fault}"
 
