@@ -569,6 +569,10 @@ def test_a_call_may_find_its_own_decision(user, faults):
     log = WrittenLog()
     asked(log, 1, "approve", "s/a1", **decided("approved", user=user))
     assert len(judged(Acknowledgements, log.lines)) == faults
+    with_the_token_of_bob = evolve(log.lines[1].facts, user="bob")
+    assert (
+        len(judged(Acknowledgements, changed_line(log.lines, 1, facts=with_the_token_of_bob))) == 1 - faults
+    )
 
 
 # --- readers

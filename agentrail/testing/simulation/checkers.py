@@ -695,7 +695,7 @@ class Acknowledgements(Checker):
         facts = line.facts
         if isinstance(facts, CallAsked) and facts.key and facts.request in _REGISTERED:
             key = line.session, facts.key
-            call = _Call(line.at, facts.request)
+            call = _Call(line.at, facts.request, facts.user or line.place)
             self._registers.setdefault(key, []).append(call)
             self._open[facts.id] = key, call
         elif isinstance(facts, CallAnswered) and facts.id in self._open:
@@ -712,7 +712,7 @@ class Acknowledgements(Checker):
             }:
                 call.shows = facts.says
                 # A node may have passed it on again, after the owner that it asked first was lost.
-                own = getattr(facts.value, "user", None) == line.place and facts.says == call.decides
+                own = getattr(facts.value, "user", None) == call.user and facts.says == call.decides
                 call.sets = call.is_repeated = own
             if not _fits_one_order(self._registers[key]):
                 said = facts.says or facts.code
@@ -733,6 +733,7 @@ _REGISTERED: Final = _SENDS | {"receipt", *_DECIDES}
 class _Call:
     asked_at: float
     request: str
+    user: str
     answered_at: float = float("inf")
     shows: str | None = None
     """The value of the register that its answer shows. Empty: it is not set. None: it shows nothing."""

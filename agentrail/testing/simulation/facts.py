@@ -119,12 +119,14 @@ class CallAsked:
         request: What it asks.
         key: What it is about: the `client_id` of a prompt or steer, the approval, the question, or the `ref` of an aborted prompt.
         says: What it wants to decide: `approved`, `rejected`, the answer. For a prompt, its text.
+        user: Whose token it has. Several people may have that of one user. Empty: the user is named like the client.
     """
 
     id: str
     request: CallKind
     key: str = ""
     says: str = ""
+    user: str = ""
 
 
 @frozen(kw_only=True)

@@ -115,6 +115,11 @@ class Person(Client):
         """Its name in the log and on the network."""
         return f"person-{self.index}"
 
+    @property
+    def user(self) -> str:
+        """The user of its session, whose token it has."""
+        return f"person-{self.own}"
+
     def _draw(self, what: str, options: tuple[T, ...]) -> T:
         return self.world.tape.choice(f"people[{self.index}].{what}", options)
 
@@ -127,8 +132,7 @@ class Person(Client):
         """Connect to a drawn node, or to one after it if that did not last."""
         place = self._place(self._draw, self.counts["dials"])
         self.counts["dials"] += 1
-        token = f"Bearer person-{self.own}"
-        headers = [(b"authorization", token.encode())]
+        headers = [(b"authorization", f"Bearer {self.user}".encode())]
         dialed: AbstractAsyncContextManager[Any] = self.world.network.dial(place, headers=headers)
         return dialed
 
@@ -245,7 +249,8 @@ class Person(Client):
             call_id, is_once = f"{self.name}/{self.counts['calls']}", deed in _ONCE
             answered = CallAnswered(id=call_id, outcome="unknown", is_final=is_once)
             says = key if request in {"prompt", "steer"} else deed
-            self._note(f"asks {deed} {key}", CallAsked(id=answered.id, request=request, key=key, says=says))
+            asked = CallAsked(id=answered.id, request=request, key=key, says=says, user=self.user)
+            self._note(f"asks {deed} {key}", asked)
             try:
                 with trio.move_on_after(_PATIENCE[0] if self.world.is_calm else patience):
                     value = await call(RemoteSession(links, self.session_id), key)
