@@ -188,7 +188,7 @@ class SessionMachine(RuleBasedStateMachine):
         return None
 
     def say(self, signal: Signal) -> None:
-        """SignalRule a drawn signal."""
+        """Send a drawn signal."""
         self.is_good = False
         try:
             self.session_run.say(signal)
