@@ -341,7 +341,19 @@ def describe_usage_error(error: CycloptsError) -> str:
 
 
 _TELLING: Final = frozenset(
-    "acp check-plugins mcp permissions plugins prompt sandbox serve skills token top".split()  # noqa: SIM905 - shorter
+    {
+        "acp",
+        "check-plugins",
+        "mcp",
+        "permissions",
+        "plugins",
+        "prompt",
+        "sandbox",
+        "serve",
+        "skills",
+        "token",
+        "top",
+    }
 )
 """Commands that end at their first error of ours, which is wrong usage. Others tell theirs, and one that escapes is a bug."""
 
