@@ -523,9 +523,10 @@ class Liveness(Checker):
             self._due.pop(("not published:", session, f"{facts.meta.seq} at {line.place}"), None)
         if isinstance(facts, NodeChange) or self.eye.taken:
             gone = line.place if isinstance(facts, NodeChange) and facts.action in GONE else None
-            taken = [one.session for one in self.eye.taken]
+            # With the ended children below, which a takeover leaves as they are.
+            taken = tuple([f"{one.session}." for one in self.eye.taken])
             for key in [key for key in self._due if key[0] == "not published:"]:
-                if key[1] in taken or key[2].endswith(f" at {gone}"):
+                if f"{key[1]}.".startswith(taken) or key[2].endswith(f" at {gone}"):
                     del self._due[key]
         return self._judge_speed(line) if isinstance(facts, SessionStep | StoreCall) else None
 
