@@ -8,7 +8,7 @@ import trio
 
 import agentrail
 from agentrail.cli.chat_command import chat
-from agentrail.cli.top_command import show_top
+from agentrail.cli.command_tree import run_command_line
 from agentrail.distribution import install_command
 from agentrail.errors import OptionError
 from tests.forked import ROOT, environment
@@ -36,7 +36,7 @@ def test_connect_names_the_extra(missing, capfd):
     with pytest.raises(OptionError) as caught:
         trio.run(connect)
     assert str(caught.value) == f"a session on a server needs {missing}, {INSTALL}"
-    assert chat(connect=NOWHERE) == show_top(NOWHERE) == 2
+    assert chat(connect=NOWHERE) == run_command_line(["top", NOWHERE]) == 2
     assert capfd.readouterr().err.count(INSTALL) == 2
 
 
