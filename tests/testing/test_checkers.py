@@ -962,6 +962,17 @@ def test_an_event_that_stays_in_the_outbox_is_found():
     assert said == [f"s: not published: {number} at node-0 for 100 calm seconds"]
 
 
+@pytest.mark.parametrize(("silent_seconds", "is_found"), [(4.9, True), (5.1, False)])
+def test_a_session_that_ends_while_the_store_is_silent_publishes_no_more(silent_seconds, is_found):
+    """One that ends earlier still has to publish what it did."""
+    log = a_whole_cycle()
+    del log.lines[max(place for place, line in enumerate(log.lines) if line.kind == "event")]
+    log.at += silent_seconds
+    log.line("note", Closed("its request failed"))
+    log.calm()
+    assert bool(judged(Liveness, log.lines)) is is_found
+
+
 @pytest.mark.parametrize("how", ["killed", "released"])
 def test_work_without_an_owner_is_found(how):
     """Its node ended, or gave the session back, and nobody took it."""

@@ -10,7 +10,7 @@ from attrs import define, frozen
 
 from agentrail.core.policy.budget import Bound, Ledger
 from agentrail.core.protocol.effects import PromptAgent, Publish, RunTool, SpawnChild, StartAgent, StartStream
-from agentrail.core.protocol.signals import AbortCycle, Asked, ChunksArrived, ToolFinished
+from agentrail.core.protocol.signals import AbortCycle, Asked, ChunksArrived, Recovered, ToolFinished
 from agentrail.events import (
     TERMINAL,
     AbortSettled,
@@ -29,6 +29,7 @@ from agentrail.events import (
 )
 from agentrail.messages import CallId
 from agentrail.runtime import store_writer
+from agentrail.runtime.persistence import STORE_PATIENCE_SECONDS
 from agentrail.runtime.session_rest import STOPS_WORK
 from agentrail.testing.promises import (
     PROMISES,
@@ -42,6 +43,7 @@ from agentrail.testing.simulation.facts import (
     WORLD_LEASE_SECONDS,
     CallAnswered,
     CallAsked,
+    Closed,
     LedgerEntry,
     Logged,
     NodeChange,
@@ -497,6 +499,7 @@ class Liveness(Checker):
         super().__init__(eye)
         self._due: dict[tuple[str, str, str], float] = {}  # what, session, name: since when
         self._asked: dict[str, tuple[str, str, str]] = {}
+        self._silent: set[tuple[str, str]] = set()  # sessions that publish no more, with the place
         self._suspended: dict[str, bool] = {}
         self._counts: dict[LineKey, tuple[int, int]] = {}
         self._idle: dict[str, int] = {}
@@ -521,6 +524,8 @@ class Liveness(Checker):
                 del self._due[key]
         elif line.kind == "event":
             self._due.pop(("not published:", session, f"{facts.meta.seq} at {line.place}"), None)
+        elif isinstance(facts, Closed):
+            self._note_end(session, line)
         if isinstance(facts, NodeChange) or self.eye.taken:
             gone = line.place if isinstance(facts, NodeChange) and facts.action in GONE else None
             # With the ended children below, which a takeover leaves as they are.
@@ -530,12 +535,24 @@ class Liveness(Checker):
                     del self._due[key]
         return self._judge_speed(line) if isinstance(facts, SessionStep | StoreCall) else None
 
+    def _note_end(self, session: str, line: LogLine) -> None:
+        """A session that ends while the store is silent publishes no more: its readers find the rest in the store."""
+        what, place = ("not published:", session), f" at {line.place}"
+        waiting = [key for key in self._due if key[:2] == what and key[2].endswith(place)]
+        if any(line.at - self._due[key] > STORE_PATIENCE_SECONDS for key in waiting):
+            self._silent.add((session, line.place))
+            for key in waiting:
+                del self._due[key]
+
     def _note(self, session: str, line: LogLine, step: SessionStep) -> None:
         event: Any
+        if isinstance(step.signal, Recovered):
+            self._silent.discard((session, line.place))
         for event in _events_of(step):
             if event.meta.ephemeral:
                 continue
-            self._due["not published:", session, f"{event.meta.seq} at {line.place}"] = line.at
+            if (session, line.place) not in self._silent:
+                self._due["not published:", session, f"{event.meta.seq} at {line.place}"] = line.at
             if type(event) in _OPENS:
                 self._due["not ended:", session, event.ref] = line.at
             elif type(event) in _ENDS:
