@@ -563,6 +563,13 @@ def test_a_lost_decision_may_take_effect_later():
     assert len(judged(Acknowledgements, changed_line(log.lines, 2, facts=refused))) == 1
 
 
+def test_a_client_may_find_its_own_answer():
+    """A node sends the result of a client's tool again if the owner is lost. The session notes no user for it."""
+    log = WrittenLog()
+    asked(log, 1, "answer", "s/a1", **decided("approved", by="client"))
+    assert judged(Acknowledgements, log.lines) == []
+
+
 @pytest.mark.parametrize(("user", "faults"), [("ann", 0), ("bob", 1)])
 def test_a_call_may_find_its_own_decision(user, faults):
     """A node sends an approval again if the owner is lost. The next one tells who has decided: this user, or another one, who did not."""

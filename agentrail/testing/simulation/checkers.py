@@ -729,8 +729,9 @@ class Acknowledgements(Checker):
                 "client",
             }:
                 call.shows = facts.says
-                # A node may have passed it on again, after the owner that it asked first was lost.
-                own = getattr(facts.value, "user", None) == call.user and facts.says == call.decides
+                # A node may have passed it on again, after the owner that it asked first was lost. Clients have no user.
+                by, user = getattr(facts.value, "by", ""), getattr(facts.value, "user", None)
+                own = (by == "client" or user == call.user) and facts.says == call.decides
                 call.sets = call.is_repeated = own
             if not _fits_one_order(self._registers[key]):
                 said = facts.says or facts.code
