@@ -303,7 +303,7 @@ class Keeping:
         """Make a call that deletes or erases a tree, after all earlier calls. Over a shared store, appends continue meanwhile.
 
         Raises:
-            StillNeeded: Another node owns it that this one, which watches the nodes, has not seen silent for a lease: the store's clock may be wrong.
+            StillNeeded: It belongs to another node, which this one has not seen silent for a lease. The store's clock alone may be wrong.
         """
         if self.heartbeat is None:
             return await self.write(function)

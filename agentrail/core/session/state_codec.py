@@ -176,10 +176,8 @@ def _write(
         except UnicodeEncodeError:  # half of a surrogate pair, and msgspec does not report where
             raise unwritable(content) from None
     except (Misfit, RecursionError) as error:
-        what, advice = (
-            f"no {kind} that can be stored",
-            "remove its source, because no journal can hold it either",
-        )
+        what = f"no {kind} that can be stored"
+        advice = "remove its source, because no journal can hold it either"
         raise _codec_error(what, error, advice) from error
 
 
