@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.journal.record import (
     CLOSED,
@@ -32,7 +32,7 @@ def erased_record(record: Record, why: str) -> Record:
         kind=record.kind,
         length=len(record.body) + len(record.does.encode()),
     )
-    return msgspec.structs.replace(record, kind=ERASED, body=encode_body(body), does="")
+    return replace(record, kind=ERASED, body=encode_body(body), does="")
 
 
 def closing_record(last: Record, why: str, at_ms: int) -> Record:

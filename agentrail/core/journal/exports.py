@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Final, NoReturn, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.journal.jsonl import decode_line, encode_line
 from agentrail.core.journal.record import NO_HASH, Record, blobs_of, first_broken, fits_behind
@@ -85,7 +86,7 @@ def encode_export(
     if (broken := first_broken(records)) is not None:  # no store could import it
         raise JournalCorrupt(head.session, broken)
     last = records[-1].hash.hex() if records else ""
-    yield _line(msgspec.structs.replace(head, records=len(records), hash=last))
+    yield _line(replace(head, records=len(records), hash=last))
     told: set[str] = set()
     for record in records:
         for digest in sorted(blobs_of(record.body) - told):
@@ -99,7 +100,7 @@ def encode_export(
 
 def encode_sizes(head: ExportHead, records: Sequence[Record]) -> Iterator[bytes]:
     """Encode a session without content: only kinds, numbers, times and sizes."""
-    bare = msgspec.structs.replace(head, records=len(records), hash="", scope="", title="", content=False)
+    bare = replace(head, records=len(records), hash="", scope="", title="", content=False)
     yield _line(bare)
     for record in records:
         yield _line(struct_from(_Size, record, size_bytes=len(record.body)))

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.journal.record import (
     CHANGED,
@@ -193,7 +194,7 @@ def fold(
     drift, causes = found.drift, _causes(records)
     if drift is not None:
         events = max(state.data.seq, records[-1].events)
-        drift = msgspec.structs.replace(drift, events=events)
+        drift = replace(drift, events=events)
         state = found.doubting(_with_events(state, events))
     return Folded(
         state=state,
@@ -226,7 +227,7 @@ class _Found:
             return
         drift = drift_of(walked)
         if drift is not None and (self.drift is None or drift.is_of_deeds):
-            self.drift = msgspec.structs.replace(drift, plugin=_last_asked(walked, sources))
+            self.drift = replace(drift, plugin=_last_asked(walked, sources))
 
     def doubting(self, state: SessionState) -> SessionState:
         """Mark the calls that a record names and that did not end in this state as doubtful."""
@@ -243,7 +244,7 @@ class _Found:
             *(PromptRef(steer.ref) for steer in data.steers),
         )
         doubts = DoubtfulCalls(calls=doubtful, prompts=known)
-        return msgspec.structs.replace(state, data=msgspec.structs.replace(data, doubtful=doubts))
+        return replace(state, data=replace(data, doubtful=doubts))
 
 
 def _last_asked(walked: Walked, sources: Sources) -> str:
@@ -374,21 +375,21 @@ def rewound_state(now: SessionState, then: SessionState, at_ms: int) -> SessionS
     then = without_what_was_open(then, at_ms, data.semantics)
     ledger = then.data.ledger
     if ledger is not None and data.ledger is not None:
-        ledger = msgspec.structs.replace(data.ledger, budget=ledger.budget, open=ledger.open)
-    gone_on = msgspec.structs.replace(
+        ledger = replace(data.ledger, budget=ledger.budget, open=ledger.open)
+    gone_on = replace(
         then.data,
         ledger=ledger,
         model=data.model if data.model.model == then.data.model.model else then.data.model,
         **picked_fields(data, "seq", "minted", "dropped", "quarantined", "incarnation", "usage"),
         **picked_fields(data, "call_ids", "config", "remembered", "semantics"),
     )
-    return msgspec.structs.replace(then, data=gone_on)
+    return replace(then, data=gone_on)
 
 
 def asked_by(state: SessionState, ask: Ask) -> SessionState:
     data = state.data
-    stack = msgspec.structs.replace(data.stack, ask=ask)
-    return msgspec.structs.replace(state, data=msgspec.structs.replace(data, stack=stack))
+    stack = replace(data.stack, ask=ask)
+    return replace(state, data=replace(data, stack=stack))
 
 
 # --- one record
@@ -483,7 +484,7 @@ def _after(
             number = _told(record, decode_rewound, sources).number
             return rewound_state(state, _state_behind(number, record, sources, kept), record.at_ms)
         case "closed":
-            return msgspec.structs.replace(state, ended=True)
+            return replace(state, ended=True)
         case "erased":
             raise Erased(record.session, record.seq)
         case _:  # opened
@@ -527,7 +528,7 @@ def _told(record: Record, decode: Callable[[bytes], B], sources: Sources) -> B:
 
 
 def _with_events(state: SessionState, events: int) -> SessionState:
-    return msgspec.structs.replace(state, data=msgspec.structs.replace(state.data, seq=events))
+    return replace(state, data=replace(state.data, seq=events))
 
 
 def _number(effect_id: EffectId) -> int:

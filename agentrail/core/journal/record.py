@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.session.state import SessionState
@@ -154,7 +155,7 @@ def sealed(
             events=draft.events,
         )
         last = hash_of(last, record)
-        records.append(msgspec.structs.replace(record, hash=last))
+        records.append(replace(record, hash=last))
     return tuple(records), Tail(seq=seq, epoch=tail.epoch, hash=last)
 
 
@@ -418,8 +419,8 @@ def state_changed(
 ) -> SessionState:
     stack, states = decode_stack(bytes(body.plugins), resolve, ask=ask)
     tools = decode_toolbox(bytes(body.tools))
-    data = msgspec.structs.replace(state.data, tools=tools, stack=stack, plugin_states=states)
-    return msgspec.structs.replace(state, data=data)
+    data = replace(state.data, tools=tools, stack=stack, plugin_states=states)
+    return replace(state, data=data)
 
 
 # --- large values
@@ -468,7 +469,7 @@ def _without_blobs(value: Any, limit: int, blobs: dict[str, bytes]) -> Any:
 def split_draft(draft: Draft) -> tuple[Draft, dict[str, bytes]]:
     """Move the large texts out of a draft, same as `split_blobs`. Without any, return the same object."""
     body, blobs = split_blobs(draft.body)
-    return (draft if body is draft.body else msgspec.structs.replace(draft, body=body)), blobs
+    return (draft if body is draft.body else replace(draft, body=body)), blobs
 
 
 def join_blobs(body: bytes, get: Callable[[str], bytes | None]) -> bytes:

@@ -11,8 +11,8 @@ Signals are recorded, events are not. Two rules omit signals, because a fold wit
 
 from typing import Final, final
 
-import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from agentrail.core.journal.fold import Drift
 from agentrail.core.journal.record import (
@@ -124,7 +124,7 @@ class Recorder:
         for signal in self._chunks:
             chunks += signal.chunks
         self._forget()
-        joined = msgspec.structs.replace(last, chunks=tuple(chunks))
+        joined = replace(last, chunks=tuple(chunks))
         return Draft(
             at_ms=last.at_ms, kind=HEARD, body=encode_signal_body(joined), does=does, events=state.data.seq
         )
@@ -146,7 +146,7 @@ def opened_draft(  # noqa: PLR0913 - what the record says
 ) -> Draft:
     """Return the first record of a session. `SessionBegan` follows as a signal like others."""
     body = opened_body(state, engine=engine, origin=origin, parent=parent, forked_from=forked_from)
-    whole = msgspec.structs.replace(body, node=node)
+    whole = replace(body, node=node)
     return Draft(at_ms=at_ms, kind=OPENED, body=encode_body(whole), events=state.data.seq)
 
 

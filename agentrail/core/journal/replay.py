@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.journal.fold import (
     NO_SOURCES,
@@ -124,7 +125,7 @@ def steps_from(
     watch = (_Explaining if explains else _Watch)(sources.ask)
     then = sources.state_at
     state_at = None if then is None else lambda number: asked_by(then(number), watch)
-    watched = msgspec.structs.replace(sources, ask=watch, state_at=state_at)
+    watched = replace(sources, ask=watch, state_at=state_at)
     began: dict[EffectId, int] = {}
     for walked in walk(asked_by(start, watch), records, tail=tail, sources=watched):
         signal, seq = walked.signal, walked.record.seq

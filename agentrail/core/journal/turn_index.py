@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.journal.fold import Walked
 from agentrail.core.journal.record import REWOUND, Record, decode_rewound
@@ -91,7 +91,7 @@ def _note_end(found: dict[CallId, CallBehind], effect: Effect) -> None:
     is_late = isinstance(effect.event, ToolTookEffect)
     # A stopped call is answered with an error, which does not report its effects. Its own late value does.
     if known is not None and (known.outcome == "running" or (is_late and known.outcome == "unknown")):
-        found[call_id] = msgspec.structs.replace(known, outcome=outcome)
+        found[call_id] = replace(known, outcome=outcome)
 
 
 class PastTurn(Value, frozen=True, kw_only=True):
@@ -143,9 +143,7 @@ def past_turns(steps: Iterable[Walked]) -> tuple[PastTurn, ...]:
             standing.go_back(walked.record)
         running = now
     counting = standing.turns()
-    return tuple(
-        [turn if turn.number in counting else msgspec.structs.replace(turn, counts=False) for turn in found]
-    )
+    return tuple([turn if turn.number in counting else replace(turn, counts=False) for turn in found])
 
 
 class _Standing:

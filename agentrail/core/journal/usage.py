@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.journal.fold import Walked
 from agentrail.core.session.views import model_of
@@ -127,7 +127,7 @@ def _used_in(walked: Walked) -> tuple[str, SpentAmount] | None:
     is_told = told is not None and (told.input, told.output) == (used.input, used.output)
     if told is not None and is_told:
         # The server's report is exact, even if the sum has no price because of another request.
-        used = msgspec.structs.replace(used, cost_usd=told.cost_usd)
+        used = replace(used, cost_usd=told.cost_usd)
     is_estimated = told.estimated if told is not None and is_told else True
     return _model_in(walked), _amount_of(used, is_estimated=is_estimated)
 

@@ -9,6 +9,7 @@ from typing import Final, Literal, NewType
 
 import msgspec
 from attrs import evolve, frozen
+from msgspec.structs import replace
 
 from agentrail.errors import ErrorInfo, OptionError
 from agentrail.messages import TokenUsage
@@ -199,7 +200,7 @@ def reserve(ledger: Ledger, reservation_id: ReservationId, bound: Bound) -> Ledg
     refusal = _cost_refusal(ledger, bound) or _tokens_refusal(ledger, bound)
     if refusal is not None:
         return refusal
-    return msgspec.structs.replace(ledger, open=(*ledger.open, (reservation_id, bound)))
+    return replace(ledger, open=(*ledger.open, (reservation_id, bound)))
 
 
 def settle(ledger: Ledger, reservation_id: ReservationId, usage: TokenUsage | None) -> Ledger:
@@ -229,7 +230,7 @@ def lend(ledger: Ledger, reservation_id: ReservationId, shares: int) -> tuple[Le
         allow_unknown_prices=budget.allow_unknown_prices,
     )
     bound = Bound(tokens=tokens, nano_usd=nano_usd)
-    return msgspec.structs.replace(ledger, open=(*ledger.open, (reservation_id, bound))), share
+    return replace(ledger, open=(*ledger.open, (reservation_id, bound))), share
 
 
 def lend_at_most(
@@ -251,7 +252,7 @@ def lend_at_most(
         max_total_tokens=tokens if tokens is not None else most.max_total_tokens,
         allow_unknown_prices=share.allow_unknown_prices,
     )
-    return msgspec.structs.replace(ledger, open=(*ledger.open, (reservation_id, bound))), kept
+    return replace(ledger, open=(*ledger.open, (reservation_id, bound))), kept
 
 
 def raised(ledger: Ledger, more: Budget) -> Ledger:
@@ -263,19 +264,19 @@ def raised(ledger: Ledger, more: Budget) -> Ledger:
         max_total_tokens=None if more.max_total_tokens is None else tokens + more.max_total_tokens,
         allow_unknown_prices=more.allow_unknown_prices,
     )
-    return msgspec.structs.replace(ledger, budget=budget)
+    return replace(ledger, budget=budget)
 
 
 def limit_cycle(ledger: Ledger, max_cost_usd: float, own: Budget | None) -> Ledger:
     """Lend a cycle this amount, in addition to everything booked and reserved already, within the session's own budget."""
     lent = raised(ledger, Budget(max_cost_usd=max_cost_usd))
-    return lent if own is None else msgspec.structs.replace(lent, budget=_within(own, lent.budget))
+    return lent if own is None else replace(lent, budget=_within(own, lent.budget))
 
 
 def without_cycle_limit(ledger: Ledger, own: Budget) -> Ledger:
     """Remove the limit of the last cycle. A budget that was raised since stays."""
     is_limited = ledger.budget == _within(own, ledger.budget)
-    return msgspec.structs.replace(ledger, budget=own) if is_limited else ledger
+    return replace(ledger, budget=own) if is_limited else ledger
 
 
 def _within(own: Budget, limit: Budget) -> Budget:
@@ -340,7 +341,7 @@ def _nano_of(cost_usd: float) -> int:
 def _booked(
     ledger: Ledger, reservation_id: ReservationId, tokens: int, nano_usd: int, *, is_cost_known: bool
 ) -> Ledger:
-    return msgspec.structs.replace(
+    return replace(
         ledger,
         spent_tokens=ledger.spent_tokens + tokens,
         spent_nano_usd=ledger.spent_nano_usd + nano_usd,
@@ -351,7 +352,7 @@ def _booked(
 
 def release(ledger: Ledger, reservation_id: ReservationId) -> Ledger:
     """Release the reservation of a request that was never sent. Ignored if it is not open."""
-    return msgspec.structs.replace(ledger, open=_without(ledger, reservation_id))
+    return replace(ledger, open=_without(ledger, reservation_id))
 
 
 def budget_left(ledger: Ledger) -> BudgetLeft:

@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import ErrorInfo
@@ -141,7 +142,7 @@ def _jittered(first_ms: int, nth: int, max_ms: int, jitter: float) -> int:
 
 
 def _changed(attempts: Attempts, **fields: object) -> Attempts:
-    return msgspec.structs.replace(attempts, number=attempts.number + 1, **fields)
+    return replace(attempts, number=attempts.number + 1, **fields)
 
 
 def _with_history(error: ErrorInfo, number: int, failed: tuple[tuple[str, str], ...]) -> ErrorInfo:
@@ -201,7 +202,7 @@ class StallClock(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def pinged(self, at_ms: int) -> "StallClock":
         """Return the clock after a ping or a comment. It delays the end of the request, but not the report."""
-        return msgspec.structs.replace(self, pinged_at_ms=at_ms)
+        return replace(self, pinged_at_ms=at_ms)
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -228,7 +229,7 @@ def decide_stall(clock: StallClock, at_ms: int, options: StallOptions) -> tuple[
         reported_seconds=elapsed_ms / 1000 if due > clock.reports else None,
         look_again_at_ms=report_at_ms if ends_at_ms is None else min(report_at_ms, ends_at_ms),
     )
-    return msgspec.structs.replace(clock, reports=due), silence
+    return replace(clock, reports=due), silence
 
 
 def _ends_at_ms(clock: StallClock, options: StallOptions) -> int | None:

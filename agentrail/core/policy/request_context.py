@@ -380,7 +380,7 @@ def outgoing(
         new = tuple(
             (place, short) for place, message in block if (short := _shortened(message)) is not message
         )
-        kept = msgspec.structs.replace(kept, border=border, short=kept.short + new)
+        kept = replace(kept, border=border, short=kept.short + new)
     if length > kept.seen:
         kept = _with_refusals(kept, messages, refused)
     if not (kept.short or kept.refused):
@@ -417,7 +417,7 @@ def _with_refusals(kept: Outgoing, messages: Sequence[Message], refused: Collect
         elif isinstance(message, AssistantMessage) and message.stop_reason == "refused":
             found.append((begun, place + 1))
             begun = place + 1
-    return msgspec.structs.replace(kept, seen=len(messages), begun=begun, refused=tuple(found))
+    return replace(kept, seen=len(messages), begun=begun, refused=tuple(found))
 
 
 def _behind_notes(messages: Sequence[Message], prompt: int) -> int:

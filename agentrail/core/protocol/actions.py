@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar, g
 
 import msgspec
 from attrs import frozen
+from msgspec.structs import replace
 
 from agentrail.core.protocol.hooks import (
     AfterResponse,
@@ -575,7 +576,7 @@ def with_plain_texts(value: Any) -> Any:
         case msgspec.Struct():
             names = [name for name in value.__struct_fields__ if name not in _AS_THEY_ARE]
             plain = {name: with_plain_texts(getattr(value, name)) for name in names}
-            return msgspec.structs.replace(value, **plain)
+            return replace(value, **plain)
         case _:
             return value
 

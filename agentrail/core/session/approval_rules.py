@@ -9,7 +9,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.protocol.signals import RevokeRule
 from agentrail.core.session.open_calls import CallState
@@ -157,14 +157,14 @@ def allow(step: StepContext, tool: str, arguments: JsonObject, shown: str = "") 
     """Create the rule for a call that is always allowed, and return it. An existing rule stays unchanged."""
     if step.data.semantics == 0:
         return _keep(step, Rule(tool=tool, family=program_family_of(arguments)))
-    return _keep(step, msgspec.structs.replace(rule_of(tool, arguments), shown=shown))
+    return _keep(step, replace(rule_of(tool, arguments), shown=shown))
 
 
 def rule_below(rule: Rule, here: Toolbox) -> Rule:
     """Return a rule for a child session, where it covers only the tool that the user saw here."""
     if rule.shown or rule.breaks:
         return rule
-    return msgspec.structs.replace(rule, shown=rule_text(here.get(rule.tool)))
+    return replace(rule, shown=rule_text(here.get(rule.tool)))
 
 
 def hear_of_child(step: StepContext, event: Event) -> None:
@@ -180,7 +180,7 @@ def _keep(step: StepContext, made: Rule) -> Rule:
     rule = _find(step.data.rules, made)
     if rule is not None and rule.shown == made.shown:
         return rule
-    new = msgspec.structs.replace(made, at_ms=step.at_ms)
+    new = replace(made, at_ms=step.at_ms)
     step.data.rules = frozenset(one for one in step.data.rules if one is not rule) | {new}
     return new
 

@@ -3,7 +3,6 @@
 import hashlib
 from typing import Final, assert_never
 
-import msgspec
 from msgspec.structs import replace
 
 from agentrail.core.policy.calls import (
@@ -77,7 +76,7 @@ def _look_for_loops(step: StepContext, batch: OpenCalls) -> tuple[tuple[str, ...
     cycle = step.cycle
     is_at_work = any(state.status == "working" for state in step.data.agents.states)
     watch, loops = watched(cycle.loops, _seen_of(batch, is_at_work=is_at_work))
-    step.data.cycle = msgspec.structs.replace(cycle, loops=watch)
+    step.data.cycle = replace(cycle, loops=watch)
     for loop in loops:
         step.publish(LoopDetected(type=loop.type, name=loop.name, count=loop.count))
     ends = [loop.text for loop in loops if loop.aborts]
@@ -210,7 +209,7 @@ def begin_batch(step: StepContext, stop_reason: StopReason, *, withheld: bool) -
     for state in step.data.batch:
         match _validated(step, state, stop_reason, withheld=withheld):
             case Passed(arguments=arguments):
-                passed = msgspec.structs.replace(state, arguments=arguments)
+                passed = replace(state, arguments=arguments)
                 judged, abort = call_approval.check_call(step, passed)
                 call_results.put(step, put_to_people(step, judged))
                 if abort is not None:
@@ -320,7 +319,7 @@ def call_detached(step: StepContext, signal: ToolAnsweredEarly) -> Next:
         return continue_batch(step)
     interactions.withdraw(step, state.call.call_id)
     step.hand_over(signal.effect_id, OfSurvivor(state.call.call_id))
-    step.data.survivors = (*step.data.survivors, msgspec.structs.replace(state, detached=True))
+    step.data.survivors = (*step.data.survivors, replace(state, detached=True))
     result, abort = after_tool(step, call_results.detached_result(state, signal))
     call_results.publish_answer(step, result)
     call_results.publish_metrics(step, state, signal)
@@ -339,7 +338,7 @@ def host_told(step: StepContext, phase: Phase, signal: HostTold, call_id: CallId
     state = call_results.find_call(step, call_id)
     if state is None or state.effect_id != signal.effect_id:
         return phase
-    call_results.put(step, msgspec.structs.replace(state, stage="done", effect_id=None))
+    call_results.put(step, replace(state, stage="done", effect_id=None))
     return continue_batch(step)
 
 
@@ -348,16 +347,16 @@ def stopped_call_ended(step: StepContext, phase: Phase, signal: ToolFinished, ca
     _settle(step, signal)
     state = call_results.find_call(step, call_id)
     # The owner of the open effect tells whose value this is.
-    value = None if signal.value is None else msgspec.structs.replace(signal.value, call_id=call_id)
+    value = None if signal.value is None else replace(signal.value, call_id=call_id)
     # A detached call may still belong to the batch, where it is answered.
     if state is None or signal.effect_id != state.effect_id:
         if value is not None:
             late_values.take_late_value(step, value)
         survivor_left(step, call_id)
         return _fill_freed_slots(step, phase)
-    done = msgspec.structs.replace(state, stage="done", effect_id=None)
+    done = replace(state, stage="done", effect_id=None)
     if value is not None:
-        done = msgspec.structs.replace(done, result=late_values.publish_effect(step, value))
+        done = replace(done, result=late_values.publish_effect(step, value))
     call_results.put(step, done)
     return continue_batch(step)
 
@@ -429,9 +428,7 @@ def after_tool(step: StepContext, result: ToolResult) -> tuple[ToolResult, str |
 def pause_is_over(step: StepContext, call_id: CallId) -> Next:
     """Queue a failed call for a slot again after its pause."""
     state = call_results.one_of_batch(step, call_id)
-    again = msgspec.structs.replace(
-        state, stage="waiting", effect_id=None, attempt=state.attempt + 1, due_at_ms=0
-    )
+    again = replace(state, stage="waiting", effect_id=None, attempt=state.attempt + 1, due_at_ms=0)
     call_results.put(step, again)
     return continue_batch(step)
 
@@ -451,7 +448,7 @@ def pause_call_anew(step: StepContext, state: CallState) -> None:
 def run_anew(step: StepContext, state: CallState, *, has_begun: bool) -> CallState:
     """Run a call again whose tool ran when the process stopped: the same operation, and a new attempt if one had begun."""
     attempt = state.attempt + 1 if has_begun else state.attempt
-    return _run(step, msgspec.structs.replace(state, attempt=attempt))
+    return _run(step, replace(state, attempt=attempt))
 
 
 def drained(step: StepContext, phase: Phase) -> Next:
@@ -463,7 +460,7 @@ def drained(step: StepContext, phase: Phase) -> Next:
     step.data.survivors = tuple(state for state in step.data.survivors if state.stage != "stopping")
     for state in step.data.batch:
         if state.stage == "stopping":
-            call_results.put(step, msgspec.structs.replace(state, stage="done", effect_id=None))
+            call_results.put(step, replace(state, stage="done", effect_id=None))
     return _fill_freed_slots(step, phase)
 
 
@@ -496,7 +493,7 @@ def abort_tool(step: StepContext, phase: Phase, signal: AbortTool) -> Next:
 
 def decided(step: StepContext, trigger: ResumeTrigger, *, resume: bool) -> Next:
     """Continue after a decision about one call, and publish that a suspended cycle resumes."""
-    step.data.cycle = msgspec.structs.replace(step.cycle, resume=resume)
+    step.data.cycle = replace(step.cycle, resume=resume)
     # A call approved just now may be a question or a client call. It needs no slot, and the next wait starts
     # with it.
     released = [state for state in step.data.batch if state.stage == "waiting" and state.is_put_to_people]
@@ -528,7 +525,7 @@ def stop_call(step: StepContext, state: CallState, text: str, *between: Event) -
     if state.stage != "running" or state.effect_id is None:
         call_results.put(step, done)
         return ()
-    call_results.put(step, msgspec.structs.replace(done, stage="stopping", effect_id=state.effect_id))
+    call_results.put(step, replace(done, stage="stopping", effect_id=state.effect_id))
     step.hand_over(state.effect_id, OfStoppedCall(state.call.call_id))
     return (state.effect_id,)
 
@@ -599,7 +596,7 @@ def close_checked(step: StepContext, notes: tuple[str, ...], abort: str | None) 
         # For the model, after the results that show the loops.
         content = tuple([Text(text=note) for note in notes])
         step.data.history = step.data.history.with_user(UserMessage(content=content, origin="note"))
-    step.data.cycle = msgspec.structs.replace(cycle, resume=True)
+    step.data.cycle = replace(cycle, resume=True)
     return begin_turn(step)
 
 
@@ -625,7 +622,7 @@ def put_to_people(step: StepContext, state: CallState) -> CallState:
         interactions.wait_for_client(step, started, timeout_ms)
     else:
         interactions.wait_for_answer(step, started, timeout_ms)
-    return msgspec.structs.replace(started, stage="asking")
+    return replace(started, stage="asking")
 
 
 def _refused(step: StepContext, state: CallState, refusal: Refused) -> CallState:
@@ -702,7 +699,7 @@ def _run(step: StepContext, state: CallState) -> CallState:
         ),
         OfCall(call.call_id),
     )
-    return msgspec.structs.replace(
+    return replace(
         state,
         started=True,
         stage="running",
@@ -739,7 +736,7 @@ def _spawn(step: StepContext, state: CallState) -> CallState:
         ),
         OfCall(call.call_id),
     )
-    return msgspec.structs.replace(started, stage="running", effect_id=effect_id, began_at_ms=step.at_ms)
+    return replace(started, stage="running", effect_id=effect_id, began_at_ms=step.at_ms)
 
 
 def _pause(step: StepContext, state: CallState, signal: ToolFinished) -> tuple[bool, str | None]:
@@ -762,14 +759,14 @@ def _pause(step: StepContext, state: CallState, signal: ToolFinished) -> tuple[b
             pause_ms = outcome.hints.pause_ms
     step.publish(ToolRetry(name=call.name, call_id=call.call_id, attempt=state.attempt, error=error))
     due_at_ms = step.at_ms + pause_ms
-    _wait_to_retry(step, msgspec.structs.replace(state, stage="pausing", due_at_ms=due_at_ms), due_at_ms)
+    _wait_to_retry(step, replace(state, stage="pausing", due_at_ms=due_at_ms), due_at_ms)
     return True, None
 
 
 def _wait_to_retry(step: StepContext, state: CallState, until_ms: int) -> None:
     timer = step.mint("w")
     step.start(SetTimer(effect_id=timer, at_ms=until_ms), OfRetry(state.call.call_id))
-    call_results.put(step, msgspec.structs.replace(state, effect_id=timer))
+    call_results.put(step, replace(state, effect_id=timer))
 
 
 def _stop_survivor(step: StepContext, state: CallState, text: str, reason: str) -> None:
@@ -781,7 +778,7 @@ def _stop_survivor(step: StepContext, state: CallState, text: str, reason: str) 
     result = call_results.result_of(state, text)
     call_results.publish_end(step, state, result)
     _take_note(step, f"[The call of {state.call.name} that was still running at the abort: {text[1:-1]}]")
-    _stop_at_work(step, state, msgspec.structs.replace(state, stage="stopping", result=result))
+    _stop_at_work(step, state, replace(state, stage="stopping", result=result))
 
 
 def _stop_at_work(step: StepContext, state: CallState, stopping: CallState) -> None:

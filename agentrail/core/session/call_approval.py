@@ -6,7 +6,7 @@ The order is that of docs/explanation/tools.md.
 from collections.abc import Iterable
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.policy.calls import hash_arguments
 from agentrail.core.protocol.actions import BlockTool, RequireApproval
@@ -55,7 +55,7 @@ def check_decided(
     The user is not asked again about the same decision, but sees any later change of the arguments.
     """
     if is_edited:
-        state = msgspec.structs.replace(state, bound_to=hash_arguments(state.arguments))
+        state = replace(state, bound_to=hash_arguments(state.arguments))
     state, abort, changed_by = _judge_rest(step, state, is_edited=is_edited)
     if state.result is not None or abort is not None:
         return state, abort
@@ -75,7 +75,7 @@ def take_verdict(step: StepContext, state: CallState, signal: HostJudged) -> tup
     """Continue a call after the host's verdict and its changes."""
     check = state.check
     assert check is not None  # noqa: S101 - it is checking
-    state = msgspec.structs.replace(state, stage="waiting", effect_id=None, check=None)
+    state = replace(state, stage="waiting", effect_id=None, check=None)
     if signal.deny is not None:
         reason = signal.deny or _DENIED
         blocked = ToolBlocked(name=state.call.name, call_id=state.call.call_id, reason=reason, by=signal.by)
@@ -83,12 +83,12 @@ def take_verdict(step: StepContext, state: CallState, signal: HostJudged) -> tup
     wanted_arguments = state.arguments if signal.arguments is None else signal.arguments
     fitted = wanted_arguments if signal.arguments is None else _fit_of(state)(wanted_arguments)
     if isinstance(fitted, str):
-        state = msgspec.structs.replace(state, arguments=wanted_arguments)
+        state = replace(state, arguments=wanted_arguments)
         return _unfit(step, state, fitted, signal.by), None
     if same_json(fitted, state.arguments):
         return _behind_the_host(step, state, check)
-    state = msgspec.structs.replace(state, arguments=fitted, judged_by=())
-    check = msgspec.structs.replace(check, changed_by=signal.by)
+    state = replace(state, arguments=fitted, judged_by=())
+    check = replace(check, changed_by=signal.by)
     if _is_judged(step):
         outcome = _ask_plugins(step, state, by=signal.by)
         state = _as_judged(step, state, outcome)
@@ -96,7 +96,7 @@ def take_verdict(step: StepContext, state: CallState, signal: HostJudged) -> tup
             return state, outcome.abort
         # All changes to arguments written by the user are shown, whether guards require it or not.
         wanted = check.wanted if state.bound_to is not None else _wanted_by(step, outcome) or check.wanted
-        check = msgspec.structs.replace(check, wanted=wanted, changed_by=outcome.rewritten_by[-1])
+        check = replace(check, wanted=wanted, changed_by=outcome.rewritten_by[-1])
         # A guard changed the arguments, and the host has not seen that.
         if not same_json(fitted, state.arguments):
             return _ask_host_again(step, state, check), None
@@ -107,7 +107,7 @@ def report_call(
     step: StepContext, state: CallState, result: ToolResult, signal: ToolFinished | ToolAnsweredEarly
 ) -> CallState:
     """Report the result of a call to the host, if the host wants it and the code of the tool has ended."""
-    ended = msgspec.structs.replace(state, stage="done", effect_id=None, result=result)
+    ended = replace(state, stage="done", effect_id=None, result=result)
     if signal.ran_ms is None or "after_tool" not in step.data.config.host_hooks:
         return ended
     effect_id = step.mint("h")
@@ -124,20 +124,20 @@ def report_call(
         ),
         OfHostReport(state.call.call_id),
     )
-    return msgspec.structs.replace(ended, stage="reporting", effect_id=effect_id)
+    return replace(ended, stage="reporting", effect_id=effect_id)
 
 
 def take_host_hooks(step: StepContext, hooks: Iterable[HostHook]) -> None:
     """Ask new gates of the host from now on, also about calls that have not begun: at once, or after their approval."""
     config = step.data.config
-    step.data.config = msgspec.structs.replace(config, host_hooks=config.host_hooks | frozenset(hooks))
+    step.data.config = replace(config, host_hooks=config.host_hooks | frozenset(hooks))
     if "before_tool" in step.data.config.host_hooks - config.host_hooks:
         for state in step.data.batch:
             if state.stage == "waiting":
                 call_results.put(step, _ask_host(step, state, HostCheck()))
             elif state.stage == "asking":
-                check = msgspec.structs.replace(state.check or HostCheck(), is_new=True)
-                call_results.put(step, msgspec.structs.replace(state, check=check))
+                check = replace(state.check or HostCheck(), is_new=True)
+                call_results.put(step, replace(state, check=check))
 
 
 def ask_host_anew(step: StepContext, state: CallState) -> CallState:
@@ -161,7 +161,7 @@ def _ask_host(step: StepContext, state: CallState, check: HostCheck) -> CallStat
         ),
         OfHostCheck(state.call.call_id),
     )
-    return msgspec.structs.replace(state, stage="checking", effect_id=effect_id, check=check)
+    return replace(state, stage="checking", effect_id=effect_id, check=check)
 
 
 def _request_of(step: StepContext, state: CallState) -> str | None:
@@ -175,7 +175,7 @@ def _ask_host_again(step: StepContext, state: CallState, check: HostCheck) -> Ca
     rounds = check.rounds + 1
     if rounds == MAX_LATE_CHANGES:
         return _unstable(step, state, check.changed_by)
-    return _ask_host(step, state, msgspec.structs.replace(check, rounds=rounds))
+    return _ask_host(step, state, replace(check, rounds=rounds))
 
 
 def _behind_the_host(step: StepContext, state: CallState, check: HostCheck) -> tuple[CallState, str | None]:
@@ -191,7 +191,7 @@ def _behind_the_host(step: StepContext, state: CallState, check: HostCheck) -> t
     rounds = check.rounds + 1
     if rounds == MAX_LATE_CHANGES:
         return _unstable(step, state, check.changed_by), None
-    state = msgspec.structs.replace(state, check=HostCheck(rounds=rounds))
+    state = replace(state, check=HostCheck(rounds=rounds))
     return _show_again(step, state, check.wanted, check.changed_by), None
 
 
@@ -252,7 +252,7 @@ def _as_judged(
     """Apply the plugins' arguments to a call, and answer it if they refuse it."""
     call = state.call
     if outcome.arguments is not None:
-        state = msgspec.structs.replace(state, arguments=outcome.arguments)
+        state = replace(state, arguments=outcome.arguments)
     decision = outcome.decision
     match decision and decision.action:
         case BlockTool(reason=reason):
@@ -264,7 +264,7 @@ def _as_judged(
         case Unfit(text=text):
             return call_results.answer(step, state, f'Invalid arguments for "{call.name}": {text}')[0]
         case RequireApproval() if step.data.semantics:
-            return msgspec.structs.replace(state, judged_by=tuple(sorted(outcome.seen_by)))
+            return replace(state, judged_by=tuple(sorted(outcome.seen_by)))
         case _:
             return state
 
@@ -297,7 +297,7 @@ def _behind_breakpoints(
     # No rule: it would allow what the breakpoint stops. An answer other than these could not approve the call.
     options = dict.fromkeys("approve" if one == "always" else one for one in asked.options)
     hint = "breakpoint" if asked.hint is None else f"breakpoint: {asked.hint}"
-    return msgspec.structs.replace(asked, hint=hint, options=(*options,), by="operator")
+    return replace(asked, hint=hint, options=(*options,), by="operator")
 
 
 def _wait_for_approval(
@@ -314,7 +314,7 @@ def _wait_for_approval(
         if _is_allowed(step, state, wanted):
             return state, None
     interactions.require_approval(step, state, wanted)
-    return msgspec.structs.replace(state, stage="asking"), None
+    return replace(state, stage="asking"), None
 
 
 def _is_allowed(step: StepContext, state: CallState, wanted: WantedApproval) -> bool:
@@ -329,10 +329,8 @@ def _is_allowed(step: StepContext, state: CallState, wanted: WantedApproval) -> 
 def _show_again(step: StepContext, state: CallState, wanted: WantedApproval, changed_by: str) -> CallState:
     """Show the user the changes to its arguments. No rule applies, because it allowed something else."""
     hint = f"{changed_by} changed what you {'wrote' if state.edited else 'allowed'}"
-    interactions.require_approval(
-        step, state, msgspec.structs.replace(wanted, hint=hint, by=changed_by or None)
-    )
-    return msgspec.structs.replace(state, stage="asking", bound_to=hash_arguments(state.arguments))
+    interactions.require_approval(step, state, replace(wanted, hint=hint, by=changed_by or None))
+    return replace(state, stage="asking", bound_to=hash_arguments(state.arguments))
 
 
 def _unstable(step: StepContext, state: CallState, changed_by: str) -> CallState:

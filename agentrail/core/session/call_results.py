@@ -6,7 +6,7 @@ stopped.
 
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.protocol.effects import KillTools, Teardown
 from agentrail.core.protocol.request import EffectId
@@ -73,7 +73,7 @@ def publish_start(step: StepContext, state: CallState) -> CallState:
             name=call.name, call_id=call.call_id, arguments=state.arguments, effect_class=effects
         )
     )
-    return msgspec.structs.replace(state, started=True)
+    return replace(state, started=True)
 
 
 def publish_end(step: StepContext, state: CallState, result: ToolResult) -> None:
@@ -115,7 +115,7 @@ def answer(
         step.publish(event)
     result = result_of(state, text, is_error=is_error, details=details)
     publish_end(step, started, result)
-    return msgspec.structs.replace(started, stage="done", effect_id=None, result=result), result
+    return replace(started, stage="done", effect_id=None, result=result), result
 
 
 def put(step: StepContext, state: CallState) -> None:

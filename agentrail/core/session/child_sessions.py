@@ -6,7 +6,7 @@ outcome.
 
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.protocol.effects import SpawnChild
 from agentrail.core.protocol.request import EffectId
@@ -95,7 +95,7 @@ def child_started(step: StepContext, signal: ChildStarted) -> None:
         _agent_started(step, owner.name, signal)
         return
     state = _of(step, signal)
-    called = msgspec.structs.replace(state, child_ids=(*state.child_ids, signal.child_id))
+    called = replace(state, child_ids=(*state.child_ids, signal.child_id))
     if step.data.batch.find(state.call.call_id) is state:
         call_results.put(step, called)
     step.data.survivors = tuple(called if one is state else one for one in step.data.survivors)
@@ -122,7 +122,7 @@ def _agent_started(step: StepContext, name: str, signal: ChildStarted) -> None:
     state = step.data.agents.find(name)
     # An agent that survived a crash of this session has started before.
     if state is not None and state.child_id is None:
-        agent_pool.put_agent(step, msgspec.structs.replace(state, child_id=signal.child_id))
+        agent_pool.put_agent(step, replace(state, child_id=signal.child_id))
         step.publish(SubagentStart(child_id=signal.child_id, call_id=state.call_id, description=state.task))
 
 
@@ -135,7 +135,7 @@ def _agent_published(step: StepContext, name: str, signal: ChildPublished) -> No
     # After a crash of this session, only later events are passed on.
     if inner.meta is not None and inner.meta.seq > state.seen:
         sources = more_sources(state.sources, sources_said_by(inner))
-        agent_pool.put_agent(step, msgspec.structs.replace(state, seen=inner.meta.seq, sources=sources))
+        agent_pool.put_agent(step, replace(state, seen=inner.meta.seq, sources=sources))
     depth = inner.depth + 1 if isinstance(inner, SubagentEvent) else 1
     step.publish(SubagentEvent(call_id=state.call_id, child_id=state.child_id, depth=depth, event=inner))
 

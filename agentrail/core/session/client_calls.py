@@ -2,7 +2,7 @@
 
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.protocol.signals import AnswerCall
 from agentrail.core.session import batch, call_results, interactions
@@ -27,7 +27,7 @@ def answer_call(step: StepContext, phase: Phase, signal: AnswerCall) -> Next:
     state = call_results.one_of_batch(step, interaction.asked.call_id)
     result, abort = batch.after_tool(step, call_results.finished_result(state, signal))
     call_results.publish_end(step, state, result)
-    call_results.put(step, msgspec.structs.replace(state, stage="done", result=result))
+    call_results.put(step, replace(state, stage="done", result=result))
     step.reply(signal.signal_id, None)
     if abort is not None:
         interactions.end_wait(step, "client_answer")

@@ -6,7 +6,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.policy.calls import call_ids_of
 from agentrail.core.policy.request_context import (
@@ -110,7 +110,7 @@ def _request_summary(step: StepContext, plan: CompactionPlan, request: ModelRequ
     shown = outcome.messages if outcome is not None else None
     attempt = step.mint("c")
     removed = unrefused(shown or data.history.messages, len(shown) if shown else plan.cut, data.refused)
-    wanted = summary_request(msgspec.structs.replace(request, attempt=attempt), plan, removed)
+    wanted = summary_request(replace(request, attempt=attempt), plan, removed)
     # The next request reports it, too.
     if reserve_request(step, wanted, is_handed=shown is not None) is not None:
         step.unmint()
@@ -136,12 +136,12 @@ def summarise_anew(step: StepContext) -> bool:
     request = request_of(data, EffectId(""), last_turn=False, messages=handed)
     wanted = _request_summary(step, compaction.plan, request)
     if wanted is not None:
-        _send(step, wanted, msgspec.structs.replace(compaction, effect_id=wanted.attempt))
+        _send(step, wanted, replace(compaction, effect_id=wanted.attempt))
     return wanted is not None
 
 
 def summary_request(request: ModelRequest, plan: CompactionPlan, removed: Sequence[Message]) -> ModelRequest:
-    return msgspec.structs.replace(
+    return replace(
         request,
         messages=messages_for_summary(plan, removed),
         tool_choice="none",
@@ -168,7 +168,7 @@ def overflowed(step: StepContext, error: ErrorInfo) -> ErrorInfo:
 def summarised(step: StepContext, text: str, usage: TokenUsage) -> None:
     compaction = _running(step)
     book(step, compaction.effect_id, usage)
-    _save(step, msgspec.structs.replace(compaction, summary=text))
+    _save(step, replace(compaction, summary=text))
 
 
 def save_anew(step: StepContext) -> None:
@@ -180,7 +180,7 @@ def save_anew(step: StepContext) -> None:
 
 def _save(step: StepContext, compaction: Compaction) -> None:
     plugin_request = step.mint("e")
-    step.data.compaction = msgspec.structs.replace(compaction, effect_id=plugin_request)
+    step.data.compaction = replace(compaction, effect_id=plugin_request)
     removed = step.data.history.messages[: compaction.plan.cut]
     path = f"{DIRECTORY}/{step.data.config.session_id}-{plugin_request}.md"
     wanted = WriteFile(path=path, text=transcript_of(removed))
@@ -285,7 +285,7 @@ def _replace(step: StepContext, plan: CompactionPlan, done: Compacted) -> None:
     cycle = data.cycle
     if cycle is not None:
         gone = data.history.messages[cycle.first_message : plan.cut]
-        cycle = msgspec.structs.replace(
+        cycle = replace(
             cycle,
             first_message=plan.moved(cycle.first_message),
             earlier=(*cycle.earlier, *gone),

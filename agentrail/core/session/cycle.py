@@ -6,7 +6,6 @@ Each function writes its decisions to the step in progress and returns the next 
 from collections.abc import Mapping
 from typing import Final, Literal, assert_never
 
-import msgspec
 from msgspec.structs import replace
 
 from agentrail.core.policy.patience import FIRST_REPORT_MS, Attempts, StallClock, decide_stall
@@ -119,9 +118,7 @@ def switch_model(step: StepContext, signal: ChangeModel) -> None:
     step.data.tools = data.tools.described(signal.described)
     cycle = data.cycle
     if cycle is not None:  # the fallbacks of the previous model do not apply to this one
-        step.data.cycle = msgspec.structs.replace(
-            cycle, attempts=msgspec.structs.replace(cycle.attempts, model=0)
-        )
+        step.data.cycle = replace(cycle, attempts=replace(cycle.attempts, model=0))
     step.publish(
         ModelSwitched(
             from_model=before,
@@ -199,7 +196,7 @@ def _narrow(step: StepContext, phase: Phase, signal: UpdatePluginOpts) -> Phase:
     step.data.plugin_states = changed.states
     for state in step.data.batch:
         if state.judged_by:
-            call_results.put(step, msgspec.structs.replace(state, judged_by=()))
+            call_results.put(step, replace(state, judged_by=()))
     step.reply(signal.signal_id, None)
     return phase
 
@@ -496,7 +493,7 @@ def begin_turn(step: StepContext) -> Next:
         _apply_interventions(step)
     if turn == config.max_turns:
         step.publish(MaxTurnsReached(turns=config.max_turns))
-    step.data.cycle = msgspec.structs.replace(
+    step.data.cycle = replace(
         before, turn=turn, attempts=Attempts(model=before.attempts.model), handed=None, context=None
     )
     return ask_and_send(step)
@@ -524,7 +521,7 @@ def _ask_about_request(step: StepContext) -> str | None:
     if handed is not None:
         handed = (*handed, *step.data.history.since(seen))
     points = outcome.hints.cache_points or ()
-    step.data.cycle = msgspec.structs.replace(step.cycle, cache_points=points, handed=handed)
+    step.data.cycle = replace(step.cycle, cache_points=points, handed=handed)
     return None
 
 
@@ -577,7 +574,7 @@ def send_request(step: StepContext) -> Phase:
         kept, messages = outgoing(Outgoing(), cycle.handed, data.refused)
     request = request_of(step.data, attempt, last_turn=last_turn, messages=messages)
     if kept.refused:  # plugins saw the whole conversation, and their indices refer to it
-        request = msgspec.structs.replace(request, cache_points=_moved(request.cache_points, kept))
+        request = replace(request, cache_points=_moved(request.cache_points, kept))
     notes = (LAST_TURN_NOTE,) if last_turn else ()
     context = cycle.context
     added = 0 if context is None else context.count
@@ -766,11 +763,11 @@ def wait_for_reply(step: StepContext, to: SignalId) -> None:
         )
         step.refuse(to, MailboxFull(message))
     elif cycle is not None:
-        step.data.cycle = msgspec.structs.replace(cycle, askers=(*askers, to))
+        step.data.cycle = replace(cycle, askers=(*askers, to))
     # Its cycle has not begun yet, but the caller means that one.
     elif held is not None and prompt is not None:
-        prompt = msgspec.structs.replace(prompt, askers=(*askers, to))
-        step.data.held = msgspec.structs.replace(held, prompt=prompt)
+        prompt = replace(prompt, askers=(*askers, to))
+        step.data.held = replace(held, prompt=prompt)
     elif last is None:
         step.reply(to, "")
     elif last.outcome == "finished":
@@ -807,7 +804,7 @@ def start_stream(step: StepContext, request: ModelRequest, context: EffectId | N
     """Send a request with its gathered context, and set the time of the first stall check."""
     clock = StallClock(heard_at_ms=step.at_ms)
     _, silence = decide_stall(clock, step.at_ms, model_of(step.data).stalls)
-    step.data.stream = msgspec.structs.replace(step.stream, clock=clock)
+    step.data.stream = replace(step.stream, clock=clock)
     look_at_ms = silence.look_again_at_ms or step.at_ms
     effect = StartStream(request=request, look_at_ms=look_at_ms, context=context)
     step.start_stream(effect, OfStream(), OfStallTimer())
@@ -816,7 +813,7 @@ def start_stream(step: StepContext, request: ModelRequest, context: EffectId | N
 def note_chunk(step: StepContext) -> None:
     """Record the arrival of a chunk. After the first one, another time limit applies, which may end before the next check."""
     stream = step.stream
-    step.data.stream = msgspec.structs.replace(stream, clock=stream.clock.heard(step.at_ms))
+    step.data.stream = replace(stream, clock=stream.clock.heard(step.at_ms))
     if stream.clock.begun:
         return
     stalls = model_of(step.data).stalls
@@ -829,7 +826,7 @@ def look(step: StepContext, pinged_at_ms: int) -> ErrorInfo | None:
     stream = step.stream
     heard = stream.clock.pinged(pinged_at_ms) if pinged_at_ms else stream.clock
     clock, silence = decide_stall(heard, step.at_ms, model_of(step.data).stalls)
-    step.data.stream = msgspec.structs.replace(stream, clock=clock)
+    step.data.stream = replace(stream, clock=clock)
     if silence.reported_seconds is not None:
         step.publish(StreamStalled(elapsed_seconds=silence.reported_seconds))
     if silence.look_again_at_ms is not None:
@@ -902,4 +899,4 @@ def _ask_for_repair(step: StepContext, repair: RepairTurn) -> None:
     """Add a note for the model that explains the faults of its answer. Once in a cycle."""
     note = UserMessage(content=(Text(text=repair.note),), origin="note")
     step.data.history = step.data.history.with_user(note)
-    step.data.cycle = msgspec.structs.replace(step.cycle, repaired=True)
+    step.data.cycle = replace(step.cycle, repaired=True)

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.policy.budget import Ledger, spent_of, without_cycle_limit
 from agentrail.core.session import (
@@ -47,15 +47,15 @@ def without_what_was_open(state: SessionState, at_ms: int, semantics: int = SEMA
     agent_pool.forget_all(step, REASON)
     own = data.config.budget
     if data.ledger is not None:  # without a budget of the session, it has only the limit of the last cycle
-        data.ledger = None if own is None else msgspec.structs.replace(data.ledger, open=())
+        data.ledger = None if own is None else replace(data.ledger, open=())
     data.loans = data.wishes = ()
     if data.cycle is not None:
         _end_cycle(step)
     settings.apply_updates(step)
     step.give_up_all()  # also the requests that plugins made just now
     if data.ledger is not None and own is not None and semantics > 3:  # noqa: PLR2004 - a version
-        data.ledger = msgspec.structs.replace(without_cycle_limit(data.ledger, own), open=())
-    closed = msgspec.structs.replace(step.close(), seq=state.data.seq)
+        data.ledger = replace(without_cycle_limit(data.ledger, own), open=())
+    closed = replace(step.close(), seq=state.data.seq)
     return SessionState(Phase.IDLE, closed)
 
 
@@ -67,9 +67,9 @@ def forked_state(state: SessionState, config: SessionConfig, at_ms: int) -> Sess
     """
     branch = without_what_was_open(state, at_ms)
     data = branch.data
-    return msgspec.structs.replace(
+    return replace(
         branch,
-        data=msgspec.structs.replace(
+        data=replace(
             data,
             config=config,
             ledger=_ledger_of(data, config),
@@ -85,14 +85,14 @@ def forked_state(state: SessionState, config: SessionConfig, at_ms: int) -> Sess
 
 def config_of_fork(config: SessionConfig, session_id: SessionId) -> SessionConfig:
     """Return the default configuration of a fork: unchanged, except for its id. It is a root."""
-    return msgspec.structs.replace(config, session_id=session_id, path=(session_id,))
+    return replace(config, session_id=session_id, path=(session_id,))
 
 
 def _end_cycle(step: StepContext) -> None:
     if step.data.batch:
         for state in step.data.batch:
             if state.result is not None:
-                call_results.put(step, msgspec.structs.replace(state, stage="done", effect_id=None))
+                call_results.put(step, replace(state, stage="done", effect_id=None))
             else:
                 call_results.put(step, call_results.answer(step, state, NOT_IN_THIS_BRANCH)[0])
         into_history(step)

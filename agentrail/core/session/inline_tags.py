@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.policy.tags import Tag, TagReader
 from agentrail.core.session.state import SessionConfig, Stream
@@ -30,7 +30,7 @@ def append_text(step: StepContext, pieces: Sequence[str]) -> None:
     said = stream.text
     for piece in pieces:
         said = said.appended(piece)
-    step.data.stream = msgspec.structs.replace(stream, text=said, reader=reader)
+    step.data.stream = replace(stream, text=said, reader=reader)
     _publish(step, visible, tags)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, cast
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.policy.calls import hash_arguments
 from agentrail.core.protocol.effects import ClearTimer, SetTimer
@@ -194,7 +194,7 @@ def released(state: CallState, interaction: Interaction) -> CallState:
     """Return the call as waiting for a slot, bound to the hash of the arguments that were shown."""
     asked = interaction.asked
     assert isinstance(asked, Approval)  # noqa: S101 - the caller checked it
-    return msgspec.structs.replace(state, stage="waiting", bound_to=asked.arguments_hash)
+    return replace(state, stage="waiting", bound_to=asked.arguments_hash)
 
 
 def allow_always(step: StepContext, approved: CallState) -> tuple[Interaction, ...]:
@@ -255,10 +255,10 @@ def _end_of(step: StepContext, timeout_ms: int | None) -> int | None:
 
 def _timed(step: StepContext, interaction: Interaction, at_ms: int | None) -> Interaction:
     if at_ms is None:
-        return msgspec.structs.replace(interaction, timer=None)
+        return replace(interaction, timer=None)
     timer = step.mint("w")
     step.start(SetTimer(effect_id=timer, at_ms=at_ms), OfInteraction(interaction.id))
-    return msgspec.structs.replace(interaction, timer=timer)
+    return replace(interaction, timer=timer)
 
 
 def _name(step: StepContext) -> str:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, TypeVar, assert_never
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.policy.budget import Ledger
 from agentrail.core.policy.calls import call_ids_of
@@ -175,7 +175,7 @@ def new_session(
     if messages:
         history, repairs = import_messages(messages)
         call_ids = call_ids_of(history.messages)
-        data = msgspec.structs.replace(data, history=history, repairs=repairs, call_ids=call_ids)
+        data = replace(data, history=history, repairs=repairs, call_ids=call_ids)
     return SessionState(Phase.IDLE, data)
 
 
@@ -513,7 +513,7 @@ def _checked_steer(step: StepContext, signal: Steer) -> tuple[Steer, bool]:
         _give_steer_receipt(step, signal, "rejected_by_plugin")
         return signal, True
     if outcome.prompt is not None:
-        signal = msgspec.structs.replace(signal, text=f"{outcome.prompt}\n\n{signal.text}")
+        signal = replace(signal, text=f"{outcome.prompt}\n\n{signal.text}")
     return signal, False
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.protocol.actions import CallModel, Wanted
 from agentrail.core.protocol.effects import RunPluginRequest, SetProviderOpts
@@ -102,7 +102,7 @@ def consult(  # noqa: PLR0913 - what is asked, and how
     ctx = context_of(step)
     stack = data.stack
     if is_lenient:
-        stack = msgspec.structs.replace(stack, ask=lenient_ask(stack.ask))
+        stack = replace(stack, ask=lenient_ask(stack.ask))
     if judged_by is not None and isinstance(event, BeforeTool):
         outcome = judge_decided(
             stack, event, data.plugin_states, ctx, judged_by=judged_by, edited_by=edited_by, fit=fit
@@ -115,7 +115,7 @@ def consult(  # noqa: PLR0913 - what is asked, and how
         # Not a suspended step: a step ends when it returns. A plugin that asks where nothing can wait is
         # refused at once.
         told = resume_hook(stack, outcome, CANNOT_WAIT, outcome.states, ctx, fit=fit, may_wait=False)
-        outcome = msgspec.structs.replace(
+        outcome = replace(
             told,
             events=(*outcome.events, *told.events),
             plugin_requests=(*outcome.plugin_requests, *told.plugin_requests),
@@ -155,7 +155,7 @@ def open_plugin_request(
     effect_id = step.mint("e")
     wanted, refused = plugin_request.effect, None
     if isinstance(wanted, CallModel):
-        wanted = msgspec.structs.replace(wanted, model=wanted.model or model_of(step.data).model)
+        wanted = replace(wanted, model=wanted.model or model_of(step.data).model)
         refused = reserve_plugin_request(step, effect_id, wanted)
     # Refused through the shell: otherwise a plugin that asks again at once would never let this step end.
     step.start(RunPluginRequest(effect_id=effect_id, wanted=wanted, refused=refused), owner)
@@ -241,8 +241,8 @@ def _switch(step: StepContext, switch: Switch) -> None:
         return
     step.data.model = ModelFacts(model=switch.model)
     cycle = step.cycle  # no hook outside of a cycle may switch
-    attempts = msgspec.structs.replace(cycle.attempts, model=0)
-    step.data.cycle = msgspec.structs.replace(cycle, attempts=attempts)
+    attempts = replace(cycle.attempts, model=0)
+    step.data.cycle = replace(cycle, attempts=attempts)
     changed = switch.provider_opts is not None
     if switch.provider_opts is not None:
         step.ask(SetProviderOpts(model=switch.model, provider_opts=switch.provider_opts))

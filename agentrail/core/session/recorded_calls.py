@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal, TypeAlias, final
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.policy.calls import hash_arguments
 from agentrail.core.protocol.actions import Abort, BlockTool, Continue, RequireApproval
@@ -72,7 +72,7 @@ class RecordedCalls:
             not is_named_by_records or began_call(state, arguments_of(outcome, state)) in self._now()
         ):
             return outcome if self.guess in {"as_said", "allowed"} else self._guessed(outcome, outcome)
-        lenient = msgspec.structs.replace(ask_leniently(), decision=None)
+        lenient = replace(ask_leniently(), decision=None)
         if not is_named_by_records:
             return outcome if self.guess == "as_said" else self._guessed(outcome, lenient)
         ran, is_later = self._ran(state, lenient)
@@ -105,8 +105,8 @@ class RecordedCalls:
             if began_call(state, arguments_of(lenient, state)) in began:
                 return lenient, is_later
             if began_call(state, state.arguments) in began:
-                event = msgspec.structs.replace(lenient.event, arguments=state.arguments)
-                return msgspec.structs.replace(lenient, event=event, rewritten_by=()), is_later
+                event = replace(lenient.event, arguments=state.arguments)
+                return replace(lenient, event=event, rewritten_by=()), is_later
         return None, False
 
     def _guessed(self, outcome: Outcome, lenient: Outcome) -> Outcome:
@@ -124,7 +124,7 @@ class RecordedCalls:
                 action = BlockTool(_NOT_RUN, None)
         self.set_aside.append(_BY if outcome.decision is None else outcome.decision.by)
         decision = Decision(action=action, by=_BY)
-        return msgspec.structs.replace(lenient, decision=decision)
+        return replace(lenient, decision=decision)
 
     def _now(self) -> frozenset[BeganCall]:
         return frozenset(began_in(self._does[self._place]))

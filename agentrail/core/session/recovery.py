@@ -7,7 +7,7 @@ decide.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, assert_never
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.policy.budget import NOTHING_SPENT, Spent
 from agentrail.core.protocol.effects import ResumeChild
@@ -58,7 +58,7 @@ def recovered(step: StepContext, phase: Phase, signal: Recovered) -> Next:
         return phase
     data.semantics = max(data.semantics, signal.semantics)
     if signal.gathers_context is not None:
-        data.config = msgspec.structs.replace(data.config, gathers_context=signal.gathers_context)
+        data.config = replace(data.config, gathers_context=signal.gathers_context)
     if signal.models:
         _take_models(step, {one.model: one for one in signal.models})
     begun = frozenset(signal.open)
@@ -216,14 +216,11 @@ def _of_interaction(asked: Interaction, at_ms: int) -> RecoveryDecision:
 
 def _take_models(step: StepContext, now: Mapping[str, ModelFacts]) -> None:
     data, config = step.data, step.data.config
-    agents = [
-        msgspec.structs.replace(one, model=one.model and now.get(one.model.model, one.model))
-        for one in config.agents
-    ]
+    agents = [replace(one, model=one.model and now.get(one.model.model, one.model)) for one in config.agents]
     fallbacks = [now.get(one.model, one) for one in config.fallbacks]
     own = now.get(config.model.model, config.model)
     data.model = now.get(data.model.model, data.model)
-    data.config = msgspec.structs.replace(config, model=own, fallbacks=tuple(fallbacks), agents=tuple(agents))
+    data.config = replace(config, model=own, fallbacks=tuple(fallbacks), agents=tuple(agents))
 
 
 def _forget_what_stopped(step: StepContext, spent: Sequence[Spent]) -> None:
@@ -244,7 +241,7 @@ def _forget_what_stopped(step: StepContext, spent: Sequence[Spent]) -> None:
     data.survivors = tuple(state for state in data.survivors if state.stage != "stopping")
     for state in data.batch:
         if state.stage in {"stopping", "reporting"}:
-            call_results.put(step, msgspec.structs.replace(state, stage="done", effect_id=None))
+            call_results.put(step, replace(state, stage="done", effect_id=None))
 
 
 def _recover_survivor(step: StepContext, state: CallState, begun: frozenset[EffectId]) -> None:
@@ -291,7 +288,7 @@ def _recover_call(step: StepContext, state: CallState, begun: frozenset[EffectId
     if decision == "unknown":
         call_results.put(step, call_results.answer(step, state, OUTCOME_UNKNOWN)[0])
     elif state.wants_child:  # it gets its share of the budget with its slot
-        call_results.put(step, msgspec.structs.replace(state, stage="waiting", effect_id=None))
+        call_results.put(step, replace(state, stage="waiting", effect_id=None))
     else:
         call_results.put(step, batch.run_anew(step, state, has_begun=has_begun))
 

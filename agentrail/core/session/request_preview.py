@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Final, Literal, TypeAlias, assert_never
 
 import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.policy.request_context import fixed_tokens_of, outgoing, tokens_of
 from agentrail.core.session.state import Known
@@ -96,12 +97,7 @@ def next_request_of(data: Known, clean: Clean) -> ContextReply:
         *_message_parts(messages),
         *_added_parts(data),
     )
-    parts = tuple(
-        [
-            msgspec.structs.replace(part, text_head=clean(part.text_head)[:MAX_HEAD_CHARACTERS])
-            for part in drawn
-        ]
-    )
+    parts = tuple([replace(part, text_head=clean(part.text_head)[:MAX_HEAD_CHARACTERS]) for part in drawn])
     facts = model_of(data)
     return ContextReply(
         model=facts.model,

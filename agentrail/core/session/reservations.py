@@ -6,7 +6,6 @@
 from collections.abc import Iterable, Sequence
 from itertools import chain, repeat
 
-import msgspec
 from msgspec.structs import replace
 
 from agentrail.core.policy.budget import (
@@ -96,7 +95,7 @@ def reserve_plugin_request(step: StepContext, effect_id: EffectId, wanted: CallM
 
 def spend(step: StepContext, usage: TokenUsage) -> None:
     cycle = step.cycle
-    step.data.cycle = msgspec.structs.replace(cycle, usage=cycle.usage + usage)
+    step.data.cycle = replace(cycle, usage=cycle.usage + usage)
     step.data.usage += usage
     ledger = step.data.ledger
     if ledger is not None:
@@ -311,7 +310,7 @@ def _count(step: StepContext, usage: TokenUsage) -> None:
     cycle = step.data.cycle
     step.data.usage += usage
     if cycle is not None:
-        step.data.cycle = msgspec.structs.replace(cycle, usage=cycle.usage + usage)
+        step.data.cycle = replace(cycle, usage=cycle.usage + usage)
 
 
 def _reservation_of(data: Known, attempt: EffectId) -> ReservationId:

@@ -2,7 +2,7 @@
 
 from typing import Final, assert_never
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.policy.calls import settle_call_ids
 from agentrail.core.policy.patience import (
@@ -91,7 +91,7 @@ def arrived(step: StepContext, _: Phase, signal: ChunksArrived) -> Phase:
             case ReasoningDelta(text=text):
                 thought.append(text)
             case UsageUpdate(usage=usage):
-                step.data.stream = msgspec.structs.replace(step.stream, usage=usage)
+                step.data.stream = replace(step.stream, usage=usage)
             case _:  # calls are in the completed message, and half of a call is useless
                 pass
     if thought:
@@ -108,7 +108,7 @@ def completed(step: StepContext, phase: Phase, signal: ResponseCompleted) -> Nex
         return _try_again(step, phase, error, usage=signal.usage, jitter=signal.jitter)
     spend(step, signal.usage)
     if signal.misfit != step.cycle.misfit:
-        step.data.cycle = msgspec.structs.replace(step.cycle, misfit=signal.misfit)
+        step.data.cycle = replace(step.cycle, misfit=signal.misfit)
     stream = step.stream
     if stream.text:
         flush(step)
@@ -170,7 +170,7 @@ def _try_again(
         step.stream.model != model_of(step.data).model
     ):  # another model was chosen meanwhile, and it has not failed yet
         number = cycle.attempts.number + 1
-        step.data.cycle = msgspec.structs.replace(cycle, attempts=Attempts(number=number))
+        step.data.cycle = replace(cycle, attempts=Attempts(number=number))
         if step.data.semantics > 1:
             step.publish(Retry(attempt=number, delay_ms=0, error=error))
         return send_request(step)
@@ -182,7 +182,7 @@ def _try_again(
         stall_policy=facts.stalls.stall_policy,
     )
     attempts, remedy = decide_retry(error, cycle.attempts, jitter, options)
-    step.data.cycle = msgspec.structs.replace(cycle, attempts=attempts)
+    step.data.cycle = replace(cycle, attempts=attempts)
     match remedy:
         case RetryAfter(delay_ms):
             step.publish(Retry(attempt=attempts.number, delay_ms=delay_ms, error=error))
@@ -228,8 +228,8 @@ def send_anew(step: StepContext, phase: Phase) -> Next:
         step.publish(StreamError(error=error, attempt=cycle.attempts.number, discarded=True))
     step.ended(step.stream.effect_id)
     step.data.stream = None
-    attempts = msgspec.structs.replace(cycle.attempts, number=cycle.attempts.number + 1)
-    step.data.cycle = msgspec.structs.replace(step.cycle, attempts=attempts, handed=None)
+    attempts = replace(cycle.attempts, number=cycle.attempts.number + 1)
+    step.data.cycle = replace(step.cycle, attempts=attempts, handed=None)
     step.publish(Retry(attempt=attempts.number, delay_ms=0, error=error))
     return ask_and_send(step)
 
@@ -244,12 +244,12 @@ def pause_request_anew(step: StepContext) -> None:
     timer = step.mint("w")
     due_at_ms = min(stream.due_at_ms, step.at_ms + MAX_PAUSE_MS)
     step.start(SetTimer(effect_id=timer, at_ms=due_at_ms), OfPause())
-    step.data.stream = msgspec.structs.replace(stream, effect_id=timer)
+    step.data.stream = replace(stream, effect_id=timer)
 
 
 def _publish_thinking(step: StepContext, text: str) -> None:
     if not step.stream.thinking:
-        step.data.stream = msgspec.structs.replace(step.stream, thinking=True)
+        step.data.stream = replace(step.stream, thinking=True)
         step.publish(ThinkingStart(attempt=step.cycle.attempts.number))
     step.publish(ThinkingDeltaEvent(delta=text, attempt=step.cycle.attempts.number))
 

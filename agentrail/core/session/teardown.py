@@ -2,7 +2,7 @@
 
 from typing import Final, TypeAlias
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.protocol.effects import CancelStream, ClearTimer, KillTools, Teardown
 from agentrail.core.protocol.hooks import AfterTurn, SessionEnding, SessionStarted
@@ -81,7 +81,7 @@ def abort(step: StepContext, phase: Phase, signal: AbortCycle) -> Phase:
     if step.data.teardown is None:
         step.publish(AbortSettled(receipt=receipt))
     if not signal.wait:
-        step.reply(signal.signal_id, msgspec.structs.replace(receipt, settled=False))
+        step.reply(signal.signal_id, replace(receipt, settled=False))
     elif step.data.teardown is None:
         step.reply(signal.signal_id, receipt)
     elif len(step.data.teardown.waiting) >= MAX_ASKERS:
@@ -262,7 +262,7 @@ def _answer_what_ran(step: StepContext) -> None:
     """Answer the calls that died with the actor. Calls that wait for the user keep waiting."""
     for state in step.data.batch:
         if state.result is not None:
-            call_results.put(step, msgspec.structs.replace(state, stage="done", effect_id=None))
+            call_results.put(step, replace(state, stage="done", effect_id=None))
         elif state.stage not in {"asking", "awaiting"}:
             text = NEVER_RAN if state.stage in {"checking", "waiting"} else _CRASHED_WHILE_IT_RAN
             call_results.put(step, call_results.answer(step, state, text)[0])
@@ -382,7 +382,7 @@ def _stop_batch(step: StepContext, reason: str | None, kill: KillPolicy) -> Stop
             assert state.effect_id is not None  # noqa: S101 - a running call has an effect
             step.hand_over(state.effect_id, OfSurvivor(state.call.call_id))
             answered = call_results.result_of(state, late_values.STILL_RUNNING)
-            call_results.put(step, msgspec.structs.replace(state, result=answered))
+            call_results.put(step, replace(state, result=answered))
             continue
         call = state.call
         happened = [ToolKilled(name=call.name, call_id=call.call_id, reason=reason or "aborted")]

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.protocol.actions import Wanted
 from agentrail.core.protocol.effects import CancelPluginRequest, ClearTimer, SetTimer
@@ -72,7 +72,7 @@ def decide_without(step: StepContext) -> None:
     """Stop waiting, because the answer no longer matters. Decisions made so far count."""
     held = now_held(step)
     cancel_suspended(step)
-    apply_decision(step, msgspec.structs.replace(held.outcome, waiting=None))
+    apply_decision(step, replace(held.outcome, waiting=None))
 
 
 def cancel_suspended(step: StepContext) -> tuple[EffectId, ...]:

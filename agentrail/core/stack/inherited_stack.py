@@ -5,7 +5,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.stack.loaded_stack import (
     Member,
@@ -79,7 +79,7 @@ def narrow_stack(stack: Stack, states: PluginStates, permissions: JsonObject) ->
     if isinstance(made, Raised):
         raise PluginError([f"plugin {member.name!r} does not narrow: {made.error.message}"])
     given, state = made
-    updated = msgspec.structs.replace(member, options=given)
+    updated = replace(member, options=given)
     members = [updated if one is member else one for one in stack.members]
     return ChangedStack(
         stack=compile_stack(members, ask=stack.ask),

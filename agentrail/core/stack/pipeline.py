@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, final
 
-import msgspec
 from msgspec.structs import replace
 
 from agentrail.core.protocol.actions import (
@@ -146,7 +145,7 @@ def resume_hook(  # noqa: PLR0913 - what `run_hook` takes, and the answer
     if waiting is None:
         message = "resume needs a pending outcome"
         raise ValueError(message)
-    outcome = msgspec.structs.replace(outcome, waiting=None, states=states, events=(), plugin_requests=())
+    outcome = replace(outcome, waiting=None, states=states, events=(), plugin_requests=())
     told = RequestDone(tag=waiting.plugin_request.tag, result=result)
     hearing = listener_of(stack, outcome.event, _members_of(stack, waiting.todo))
     going_on = _Run(stack, outcome, ctx, fit, hearing)
@@ -167,7 +166,7 @@ def deliver(stack: Stack, by: str, done: RequestDone, states: PluginStates, ctx:
 def rerun_before_tool(  # noqa: PLR0913 - what `run_hook` takes, and who did it
     stack: Stack, event: BeforeTool, states: PluginStates, ctx: Context, *, by: str, fit: Fit | None = None
 ) -> Outcome:
-    opened = msgspec.structs.replace(_opened(event, states), rewritten_by=(by,), is_fit=False)
+    opened = replace(_opened(event, states), rewritten_by=(by,), is_fit=False)
     guards = tuple(member for member in stack.listeners(BeforeTool) if member.guards)
     hearing = listener_of(stack, event, guards)
     return told_of(hearing, _Run(stack, opened, ctx, fit, hearing).settled())
@@ -185,11 +184,9 @@ def judge_decided(  # noqa: PLR0913 - what `run_hook` takes, and what was decide
 ) -> Outcome:
     """Ask about an approved call every plugin that has not judged it as it will run."""
     allowed = Decision(action=RequireApproval("", None), by="")
-    opened = msgspec.structs.replace(
-        _opened(event, states), decision=allowed, seen_by=frozenset(judged_by), is_decided=True
-    )
+    opened = replace(_opened(event, states), decision=allowed, seen_by=frozenset(judged_by), is_decided=True)
     if edited_by is not None:
-        opened = msgspec.structs.replace(opened, rewritten_by=(edited_by,), is_fit=False)
+        opened = replace(opened, rewritten_by=(edited_by,), is_fit=False)
     listeners = stack.listeners(BeforeTool)
     hearing = listener_of(stack, event, listeners)
     return told_of(hearing, _Run(stack, opened, ctx, fit, hearing).settled())
@@ -301,7 +298,7 @@ class _Run:
             return False
         self._change(is_fit=True)
         if not same_json(fitted, event.arguments):  # defaults were filled in, and no plugin has checked them
-            event = msgspec.structs.replace(event, arguments=fitted)
+            event = replace(event, arguments=fitted)
             self._change(event=event, seen_by=frozenset())
         return True
 
@@ -441,7 +438,7 @@ class _Run:
         event: Any = self.out.event
         if same_json(arguments, event.arguments):
             return
-        event = msgspec.structs.replace(event, arguments=arguments)
+        event = replace(event, arguments=arguments)
         rewritten_by = (*self.out.rewritten_by, member.name)
         self._change(event=event, rewritten_by=rewritten_by, is_fit=False, seen_by=frozenset())
         if member.guards:
@@ -454,17 +451,17 @@ class _Run:
             result = replace(event.result, text=given)
         else:
             result = replace(given, call_id=event.call_id, name=event.name, is_error=bool(given.is_error))
-        event = msgspec.structs.replace(event, result=result)
+        event = replace(event, result=result)
         self._change(event=event, replaced_by=(*self.out.replaced_by, member.name))
 
     def _replace_response(self, member: Member, text: str) -> None:
         event: Any = self.out.event
-        event = msgspec.structs.replace(event, message=event.message.with_text(text))
+        event = replace(event, message=event.message.with_text(text))
         self._change(event=event, replaced_by=(*self.out.replaced_by, member.name))
 
     def _replace_messages(self, member: Member, action: ReplaceMessages[Any]) -> None:
         before: Any = self.out.event
-        event = msgspec.structs.replace(before, messages=tuple(action.messages))
+        event = replace(before, messages=tuple(action.messages))
         self._change(event=event, replaced_by=(*self.out.replaced_by, member.name))
         if member.guards:
             self._change(guarded=event)
@@ -472,7 +469,7 @@ class _Run:
         if points and (action.hints is None or action.hints.cache_points is None):
             # They are positions in the previous messages. Those that still hold the same message stay valid.
             same = tuple(point for point in points if _is_kept(point, before.messages, event.messages))
-            self._change(hints=msgspec.structs.replace(self.out.hints, cache_points=same))
+            self._change(hints=replace(self.out.hints, cache_points=same))
 
     def _send(self, member: Member, action: Request[Any], rounds: int, todo: tuple[Member, ...]) -> bool:
         if action.wait and member.name == self.impatient:
@@ -497,7 +494,7 @@ class _Run:
     def _take_hints(self, member: Member, hints: Hints) -> None:
         said = {name: value for name in HINTED_ON if (value := getattr(hints, name)) is not None}
         if all(HINTED_ON[name] is type(self.out.event) for name in said):
-            self._change(hints=msgspec.structs.replace(self.out.hints, **said))
+            self._change(hints=replace(self.out.hints, **said))
         else:
             self._ignore(member, "hints")
 
@@ -533,7 +530,7 @@ class _Run:
         return True
 
     def _change(self, **fields: Any) -> None:
-        self.out = msgspec.structs.replace(self.out, **fields)
+        self.out = replace(self.out, **fields)
 
 
 def _is_silent(answer: Any, state: object) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 import attrs
 import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.protocol.actions import Abort
 from agentrail.core.protocol.hooks import BeforePluginOptsUpdate, HookEvent
@@ -67,7 +68,7 @@ def apply_config_update(plugin: Plugin, options: JsonObject, state: Any) -> Any:
     `init` with the options.
     """
     if isinstance(state, msgspec.Struct):
-        return msgspec.structs.replace(state, **options)
+        return replace(state, **options)
     if attrs.has(type(state)):
         return attrs.evolve(state, **options)
     if isinstance(state, FrozenDict):
@@ -100,7 +101,7 @@ def decide_update(
         return OptionChange(
             stack=stack, states=outcome.states, events=(*outcome.events, _failed(name, fault))
         )
-    updated = msgspec.structs.replace(member, options=frozen_json({**member.options, **options}))
+    updated = replace(member, options=frozen_json({**member.options, **options}))
     return OptionChange(
         stack=compile_stack([updated if one is member else one for one in stack.members], ask=stack.ask),
         states=MappingProxyType({**outcome.states, name: state}),

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, TypeAlias, Union, get_args, get_origin
 
 import attrs
 import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.values.foreign_calls import MAX_FOREIGN_MESSAGE, Raised, attempt
 from agentrail.frozen import FrozenDict, FrozenList
@@ -142,9 +143,7 @@ def _frozen_again(value: Any) -> Any:
             return tuple(map(_frozen_again, value))
         case msgspec.Struct():
             names = value.__struct_fields__
-            return msgspec.structs.replace(
-                value, **{name: _frozen_again(getattr(value, name)) for name in names}
-            )
+            return replace(value, **{name: _frozen_again(getattr(value, name)) for name in names})
         case _ if attrs.has(type(value)):
             fields = attrs.fields(type(value))
             again = {field.alias: _frozen_again(getattr(value, field.name)) for field in fields if field.init}

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias, assert_never
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.protocol.hooks import (
     AfterResponse,
@@ -34,7 +34,7 @@ def rehearsal_of(messages: Sequence[Message], ctx: Context) -> Iterator[Moment]:
             # A response is in the history when plugins see it. A prompt, a steer and a result are not yet.
             seen = (*known, messages[position]) if isinstance(messages[position], AssistantMessage) else known
             is_request = isinstance(event, BeforeRequest)
-            yield event, msgspec.structs.replace(ctx, messages=known if is_request else seen)
+            yield event, replace(ctx, messages=known if is_request else seen)
 
 
 def _events_of(message: Message, known: tuple[Message, ...], *, is_last: bool) -> Iterator[HookEvent]:
