@@ -340,9 +340,8 @@ class Builder:
         if said is None and not names:
             return None
         how = self._settings.skills.get("tools")
-        found = (
-            self._all_skills().only(names) if names else NO_SKILLS
-        )  # an empty list means no skills, also for an agent of another one
+        # An empty list means no skills, also for an agent of another one.
+        found = self._all_skills().only(names) if names else NO_SKILLS
         return SkillUse(skills=found, tools="restrict" if how is None else how.value)
 
     def _skill(self, agent: str, said: Sourced) -> Skill | None:

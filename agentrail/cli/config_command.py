@@ -265,9 +265,8 @@ def _policy(title: str, policy: PolicySettings) -> Iterator[str]:
 
 
 def _row(name: str, said: Sourced, environ: Mapping[str, str] | None = None) -> str:
-    text = in_one_line(
-        show_setting(name, said.value, environ), _MAX_SHOWN
-    )  # so that its source still fits after it
+    # Cut, so that its source still fits after it.
+    text = in_one_line(show_setting(name, said.value, environ), _MAX_SHOWN)
     return f"{name:<{_NAME_WIDTH}} {text:<{_VALUE_WIDTH}}  {said.place}"
 
 

@@ -73,9 +73,8 @@ def _open_kept(options: KeepingOptions) -> Store:
     directory = directory_for(name, options.data_dir)
     path = None if options.resume is None else path_of_store(name, directory or Path())
     is_missing = path is not None and not os.access(path, os.F_OK)
-    return open_store(
-        name, directory, read_only=is_missing
-    )  # which reports a missing store, and creates none
+    # Reading alone reports a missing store, and creates none.
+    return open_store(name, directory, read_only=is_missing)
 
 
 def is_lasting(store: Store | None) -> bool:

@@ -44,12 +44,8 @@ GROUPED: Final = ("one_for_all", "rest_for_one")
 class SupervisorStep:
     """The next state, under construction. Its fields are those of `SupervisorState`."""
 
-    __slots__ = (
-        "__dict__",
-        "draw",
-        "effects",
-        "now",
-    )  # so that `__dict__` has the fields of the state and nothing else
+    # Not in `__dict__`, so that it has the fields of the state and nothing else.
+    __slots__ = ("__dict__", "draw", "effects", "now")
 
     name: Hashable
     flags: SupervisorFlags

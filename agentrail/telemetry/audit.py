@@ -239,9 +239,8 @@ class AuditLog:
             for place in last:
                 tail.last.pop(place, None)
             tail.last |= {place: line for place, line in last.items() if line is not None}
-            self._tail = (
-                None if isinstance(error, FileNotFoundError) else tail
-            )  # moved away: a new log begins
+            # If the file was moved away, a new log begins.
+            self._tail = None if isinstance(error, FileNotFoundError) else tail
             raise
         self._tail = tail
 

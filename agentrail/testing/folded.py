@@ -255,9 +255,8 @@ class _Kept(_Life):
         assert journal is not None
         self._tail, self._refusal = journal.tail, journal.refusal
         self._aside = journal._recorder.flush()  # noqa: SLF001 - our own test kit
-        self._is_told = (
-            journal.outbox.is_empty
-        )  # otherwise its store was unreachable too long: the events are recorded, and were never published
+        # Otherwise its store was unreachable too long: the events are recorded, and were never published.
+        self._is_told = journal.outbox.is_empty
 
     def left_out(self) -> str | None:
         """Return why its store is incomplete, or cannot be read."""

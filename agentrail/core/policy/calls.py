@@ -105,9 +105,8 @@ def operation_id_of(session_id: str, ordinal: int, name: str, arguments_hash: st
 def _unknown(name: str, tools: Toolbox) -> str:
     if not tools.names:
         return f'Unknown tool "{name}". There are no tools in this session: answer without.'
-    name = (
-        name if len(name) <= _MAX_NAME_SHOWN else f"{name[:_MAX_NAME_SHOWN]}…"
-    )  # the name may be a megabyte long
+    # The name may be a megabyte long.
+    name = name if len(name) <= _MAX_NAME_SHOWN else f"{name[:_MAX_NAME_SHOWN]}…"
     guess = near_name(name, tools.names, ' Did you mean "{}"?')
     return f'Unknown tool "{name}".{guess} Tools: {", ".join(tools.names)}.'
 

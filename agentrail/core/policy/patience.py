@@ -128,9 +128,8 @@ def _max_retries(error: ErrorInfo, options: RetryOptions) -> int:
 
 
 def _pause_ms(error: ErrorInfo, retries: int, jitter: float) -> int:
-    asked_ms = int(
-        min(error.retry_after_seconds or 0, _DAY_SECONDS) * 1000
-    )  # a vendor may ask for an extremely long pause
+    # A vendor may ask for an extremely long pause.
+    asked_ms = int(min(error.retry_after_seconds or 0, _DAY_SECONDS) * 1000)
     return max(asked_ms, _jittered(FIRST_PAUSE_MS, retries + 1, MAX_PAUSE_MS, jitter))
 
 

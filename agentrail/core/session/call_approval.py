@@ -211,9 +211,8 @@ def _judge_rest(
     step: StepContext, state: CallState, *, is_edited: bool = False
 ) -> tuple[CallState, str | None, str]:
     """Ask every plugin that has not judged an approved call as it will run."""
-    is_old = (
-        step.data.semantics == 0
-    )  # in that version an approval was final, and an edit was judged by the guards alone
+    # In version 0 an approval was final, and an edit was judged by the guards alone.
+    is_old = step.data.semantics == 0
     if not _is_judged(step) or (is_old and not is_edited):
         return state, None, ""
     by, judged_by = ("user", ()) if is_edited else (None, state.judged_by)

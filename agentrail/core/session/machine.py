@@ -254,9 +254,8 @@ def settle_step(step: StepContext, after: Next) -> Phase:
         after = teardown.abort_by_plugin(step, after.reason)
     held = step.data.held
     if held is not None and held.prompt is not None and (after is Phase.IDLE) is (step.data.cycle is None):
-        waiting_hooks.back_to_queue(
-            step
-        )  # judged while a cycle was suspended. That cycle has resumed or ended
+        # It was judged while a cycle was suspended, which has resumed or ended.
+        waiting_hooks.back_to_queue(step)
     if step.data.wishes or step.data.loans:
         child_sessions.look_after(step)
     if after is _IDLE:
@@ -471,9 +470,8 @@ def _why_no_steer(data: Known) -> str | None:
     waiting, most = len(data.steers), data.config.max_steering_queue
     if waiting >= most:
         return f"{waiting} steers are already queued, the limit is {most}: wait for SteeringApplied"
-    # Steers left at the end of their cycle join the prompt queue, even a full one. If every cycle ended
-    # before its steers
-    # were applied, the queue would grow with each cycle. So they need room in it, too.
+    # Steers left at the end of their cycle join the prompt queue, even a full one. If every cycle ended before
+    # its steers were applied, the queue would grow with each cycle. So they need room in it, too.
     both, queued = most + data.config.max_prompt_queue, len(data.queue)
     if queued + waiting >= both:
         return f"{queued} prompts and {waiting} steers are already queued, the limit is {both}: wait for the end of a cycle"

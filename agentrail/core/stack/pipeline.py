@@ -253,9 +253,8 @@ class _Run:
     def through(self, members: tuple[Member, ...]) -> Outcome:
         opened = self.out
         self._ask_all(members, 0)
-        return (
-            opened if self.out is opened else self.settled()
-        )  # the usual case: no plugin had an answer with content
+        # The usual case: no plugin had an answer with content.
+        return opened if self.out is opened else self.settled()
 
     def again(self, waiting: Waiting, told: RequestDone) -> Outcome:
         todo = _members_of(self.stack, waiting.todo)

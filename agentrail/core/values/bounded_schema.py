@@ -228,9 +228,8 @@ def _items(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[
         yield from Draft202012Validator.VALIDATORS["items"](validator, wanted, instance, schema)
         return
     for index in range(len(schema.get("prefixItems", ())), len(instance)):
-        validator.format_checker.pay(
-            1
-        )  # one by one: a caller that stops after ten faults has not paid for all
+        # One by one: a caller that stops after ten faults has not paid for all.
+        validator.format_checker.pay(1)
         yield from validator.descend(instance[index], wanted, path=index)
 
 

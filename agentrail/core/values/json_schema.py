@@ -166,9 +166,8 @@ def _count(schema: object) -> int:
 
 
 def _look_through(schema: JsonObject, parts: int) -> None:
-    _check_keywords(
-        _Place(path="$", schema=schema)
-    )  # first, because its $id must be valid for the next lines
+    # First, because its $id must be valid for the next lines.
+    _check_keywords(_Place(path="$", schema=schema))
     root = DRAFT202012.create_resource(dict(schema))
     registry = _EMPTY.with_resource(root.id() or "", root)
     resolver = registry.resolver(root.id() or "")

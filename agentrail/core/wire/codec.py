@@ -94,10 +94,8 @@ def decode_event(text: bytes | str) -> Event | UnknownEvent:
     return _unknown(text)
 
 
-_BEGINS: Final = (
-    b'{"kind":"%b","meta":null',
-    b'{"kind":"%b"',
-)  # the second if defaults are omitted
+# The second form if defaults are omitted.
+_BEGINS: Final = (b'{"kind":"%b","meta":null', b'{"kind":"%b"')
 _HEADS: Final[dict[type[Event], tuple[str, int]]] = {
     event: (kind, len(_BEGINS[event.__struct_config__.omit_defaults] % kind.encode()))
     for event, kind in KINDS.items()
@@ -294,10 +292,8 @@ def _encode(value: Struct) -> bytes:
         return _encoder.encode(mended(msgspec.to_builtins(value, enc_hook=_plain)))
 
 
-_FAULTS: Final = (
-    msgspec.DecodeError,
-    RecursionError,
-)  # RecursionError for too deeply nested values
+# RecursionError for too deeply nested values.
+_FAULTS: Final = (msgspec.DecodeError, RecursionError)
 
 # The beginnings of msgspec's errors about new names: a field, a member of a union, a word of a closed choice.
 # All other errors are about wrong types or missing values.
