@@ -37,13 +37,25 @@ def reconnect_seconds(attempt: int, jitter: float, *, asked: float | None = None
 
 
 HANDSHAKE_SECONDS: Final = 10.0
-"""Time limit for opening a connection, in seconds."""
+"""Time limit for opening a connection, and for its welcome, in seconds, if the attempt before it was in time."""
 
-Dial: TypeAlias = Callable[[], AbstractAsyncContextManager["websockets.WebSocketConnection"]]
-"""Opens a connection, and closes it at the end of the block."""
+MOST_HANDSHAKE_SECONDS: Final = 60.0
 
-Serve: TypeAlias = Callable[["websockets.WebSocketConnection", trio.Nursery], Awaitable[None]]
-"""Reads and writes an open connection until it ends."""
+
+def handshake_seconds(too_slow: int) -> float:
+    """Return the time limit of an attempt, from the number of attempts right before it that took too long.
+
+    It doubles, like the deadlines of gRPC's clients. Otherwise a server with more clients than it can admit in ten
+    seconds admits none, because each has left before its turn, and comes again.
+    """
+    return min(HANDSHAKE_SECONDS * float(1 << min(too_slow, _MOST_DOUBLINGS)), MOST_HANDSHAKE_SECONDS)
+
+
+Dial: TypeAlias = Callable[[float], AbstractAsyncContextManager["websockets.WebSocketConnection"]]
+"""Opens a connection within a number of seconds, and closes it at the end of the block."""
+
+Serve: TypeAlias = Callable[["websockets.WebSocketConnection", LinkTerms, trio.Nursery], Awaitable[None]]
+"""Reads and writes a connection that the server has welcomed, until it ends."""
 
 _PERMANENT: Final = frozenset({CloseCode.MALFORMED, CloseCode.TOO_LARGE, CloseCode.UNAUTHORIZED})
 _RETRIED_STATUSES: Final = frozenset({408, 425, 429})
@@ -97,7 +109,7 @@ def dial_for(address: ServerAddress, token: str | None, tls: ssl.SSLContext | No
     else:  # a server without tokens accepts only its own pages, as a defence against foreign ones
         headers = [(b"origin", address.origin.encode())]
 
-    def dial() -> AbstractAsyncContextManager["websockets.WebSocketConnection"]:
+    def dial(within_seconds: float) -> AbstractAsyncContextManager["websockets.WebSocketConnection"]:
         target = client_socket.SocketTarget(
             host=address.host,
             port=address.port,
@@ -105,7 +117,7 @@ def dial_for(address: ServerAddress, token: str | None, tls: ssl.SSLContext | No
             path=address.path,
             tls=(tls or ssl.create_default_context()) if address.is_secure else None,
         )
-        return client_socket.open_websocket(target, PROTOCOL, headers, within_seconds=HANDSHAKE_SECONDS)
+        return client_socket.open_websocket(target, PROTOCOL, headers, within_seconds=within_seconds)
 
     return dial
 
@@ -128,14 +140,17 @@ class AfterEnd:
 
 async def keep_connected(
     dial: Dial,
+    heartbeat_seconds: float,
     serve: Serve,
     welcomed_at: Callable[[], float | None],
     take_end: Callable[[BaseException | None, AgentrailError | None], None],
 ) -> None:
     """Serve one connection after the other. `take_end` gets each end, and the error that makes it the last one, or None."""
-    attempt = 0
+    attempt = too_slow = 0
     while True:
-        ended, began = await _serve_connection(dial, serve), welcomed_at()
+        ended = await _serve_connection(dial, handshake_seconds(too_slow), heartbeat_seconds, serve)
+        began = welcomed_at()
+        too_slow = too_slow + 1 if began is None and isinstance(ended, trio.TooSlowError) else 0
         if began is not None and trio.current_time() - began >= STEADY_SECONDS:
             attempt = 0
         verdict = decide_after(ended)
@@ -147,12 +162,16 @@ async def keep_connected(
         await trio.sleep(delay)
 
 
-async def _serve_connection(dial: Dial, serve: Serve) -> BaseException | None:
+async def _serve_connection(
+    dial: Dial, within_seconds: float, heartbeat_seconds: float, serve: Serve
+) -> BaseException | None:
     """Open a connection, serve it, and return why it ended: preferably its close, which explains the others."""
     ended: list[BaseException] = []
     try:
-        async with dial() as connection, trio.open_nursery() as nursery:
-            await serve(connection, nursery)
+        async with dial(within_seconds) as connection, trio.open_nursery() as nursery:
+            with trio.fail_after(within_seconds):
+                terms = await _welcomed_terms(connection, heartbeat_seconds)
+            await serve(connection, terms, nursery)
     except* (OSError, trio.TooSlowError, trio.BrokenResourceError, AgentrailError) as group:
         ended += leaves(group)
     except* (
@@ -171,11 +190,12 @@ async def _serve_connection(dial: Dial, serve: Serve) -> BaseException | None:
     return next(iter(told or ended), None)
 
 
-async def welcomed_terms(connection: "websockets.WebSocketConnection", heartbeat_seconds: float) -> LinkTerms:
+async def _welcomed_terms(
+    connection: "websockets.WebSocketConnection", heartbeat_seconds: float
+) -> LinkTerms:
     await connection.send_message(hello_frame(heartbeat_seconds).decode())
-    with trio.fail_after(HANDSHAKE_SECONDS):
-        while (frame := decode_server_frame(await connection.get_message())).type != "welcome":
-            pass  # the close code tells the reason
+    while (frame := decode_server_frame(await connection.get_message())).type != "welcome":
+        pass  # the close code tells the reason
     return terms_in(frame)
 
 

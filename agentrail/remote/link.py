@@ -13,7 +13,7 @@ from msgspec import UNSET
 from agentrail import outside, websockets
 from agentrail.actors.deferred_error import Kept
 from agentrail.errors import AgentrailError, RemoteRefused, YourMove
-from agentrail.remote.dialer import Dial, keep_connected, keep_time, welcomed_terms
+from agentrail.remote.dialer import Dial, keep_connected, keep_time
 from agentrail.remote.error_codes import error_of_reply
 from agentrail.remote.frame_codec import (
     USUAL_FRAME_BYTES,
@@ -213,12 +213,15 @@ class RemoteLink:
 
     async def run(self) -> None:
         try:
-            await keep_connected(self._dial, self._serve, lambda: self._connected_at, self._take_end)
+            await keep_connected(
+                self._dial, HEARTBEAT_SECONDS, self._serve, lambda: self._connected_at, self._take_end
+            )
         finally:
             self.fail(YourMove("the `async with agentrail.connect(…)` block has ended: connect again"))
 
-    async def _serve(self, connection: "websockets.WebSocketConnection", nursery: trio.Nursery) -> None:
-        terms = await welcomed_terms(connection, HEARTBEAT_SECONDS)
+    async def _serve(
+        self, connection: "websockets.WebSocketConnection", terms: LinkTerms, nursery: trio.Nursery
+    ) -> None:
         self._heard_at = trio.current_time()
         self._take_welcome(terms)
         nursery.start_soon(keep_time, connection, terms.heartbeat, lambda: self._heard_at)

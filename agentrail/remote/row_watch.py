@@ -10,9 +10,9 @@ import trio
 
 from agentrail import websockets
 from agentrail.errors import AgentrailError, CodecError, Unreachable
-from agentrail.remote.dialer import Dial, keep_connected, keep_time, welcomed_terms
+from agentrail.remote.dialer import Dial, keep_connected, keep_time
 from agentrail.remote.error_codes import error_of_reply
-from agentrail.remote.frame_codec import object_in
+from agentrail.remote.frame_codec import LinkTerms, object_in
 from agentrail.wire.plain import encode_plain
 from agentrail.wire.rows import RowFilter, decode_row
 
@@ -55,15 +55,18 @@ class WatchedRows(Generic[R]):
             raise self.fault.with_traceback(None)
 
     async def run(self) -> None:
-        await keep_connected(self._dial, self._serve, lambda: self._welcomed_at, self._take_end)
+        await keep_connected(
+            self._dial, _HEARTBEAT_SECONDS, self._serve, lambda: self._welcomed_at, self._take_end
+        )
 
     def _take_end(self, ended: BaseException | None, fault: AgentrailError | None) -> None:
         self.last_end, self.fault, self._welcomed_at = ended, fault, None
         self.line, self.is_whole = "lost", False
         self._tell()
 
-    async def _serve(self, connection: "websockets.WebSocketConnection", nursery: trio.Nursery) -> None:
-        await welcomed_terms(connection, _HEARTBEAT_SECONDS)
+    async def _serve(
+        self, connection: "websockets.WebSocketConnection", _: LinkTerms, nursery: trio.Nursery
+    ) -> None:
         self._welcomed_at = self._heard_at = trio.current_time()
         nursery.start_soon(keep_time, connection, _HEARTBEAT_SECONDS, lambda: self._heard_at)
         asked = {

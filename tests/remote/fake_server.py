@@ -69,7 +69,7 @@ class FakeServer:
     # --- connections
 
     @asynccontextmanager
-    async def dial(self) -> AsyncIterator[WebSocketConnection]:
+    async def dial(self, _within_seconds: float = 10.0) -> AsyncIterator[WebSocketConnection]:
         """Open a connection, as `agentrail.remote.dialer` does."""
         self.dialled_at.append(trio.current_time())
         here, there = memory_stream_pair()

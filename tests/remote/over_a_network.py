@@ -88,9 +88,11 @@ async def network_to(app: Any) -> AsyncIterator[SimulatedNetwork]:
 
 
 @asynccontextmanager
-async def dial_to(network: SimulatedNetwork, lives: Iterator[int] = _NEVER) -> AsyncIterator[Any]:
+async def dial_to(
+    network: SimulatedNetwork, lives: Iterator[int], within_seconds: float
+) -> AsyncIterator[Any]:
     """Open a connection to the application; `lives` says after how many frames each breaks, and those behind last."""
-    async with network.dial("owner", headers=_HEADERS) as connection:
+    async with network.dial("owner", headers=_HEADERS, within_seconds=within_seconds) as connection:
         yield CountedConnection(connection, next(lives, math.inf))
 
 
@@ -161,7 +163,10 @@ async def over_a_network(
         app = app_over(supervisor)
         async with app.state.host.open(), network_to(app) as network, trio.open_nursery() as nursery:
             nursery.start_soon(_end_what_hangs)
-            async with _in_front_of(network, behind) as front, open_links(partial(dial_to, front)) as links:
+            async with (
+                _in_front_of(network, behind) as front,
+                open_links(partial(dial_to, front, _NEVER)) as links,
+            ):
                 yield RemoteSupervisor(supervisor, links)
             nursery.cancel_scope.cancel(reason="the test is over")
 

@@ -67,10 +67,10 @@ async def test_text_whose_deltas_were_missed_comes_with_its_response():
         dial = dial_for(address_of(url_of(web)), "ann")
 
         @asynccontextmanager
-        async def recorded():
+        async def recorded(within_seconds):
             if streams:
                 await web.host.quiet()
-            async with dial() as connection:
+            async with dial(within_seconds) as connection:
                 streams.append(connection)
                 yield connection
 
@@ -102,8 +102,8 @@ async def test_one_iteration_sees_each_committed_event_once_though_the_socket_di
         dial = dial_for(address_of(url_of(web)), "ann")
 
         @asynccontextmanager
-        async def recorded():
-            async with dial() as connection:
+        async def recorded(within_seconds):
+            async with dial(within_seconds) as connection:
                 streams.append(connection)
                 yield connection
 

@@ -37,8 +37,8 @@ async def cut_supervisor(lives, connections=None):
             async with app.state.host.open(), network_to(app) as network:
 
                 @asynccontextmanager
-                async def dial():
-                    async with dial_to(network, lives) as connection:
+                async def dial(within_seconds):
+                    async with dial_to(network, lives, within_seconds) as connection:
                         if connections is not None:
                             connections.append(connection)
                         yield connection

@@ -10,6 +10,7 @@ from trio.testing import wait_all_tasks_blocked
 from agentrail.errors import AlreadyResolved, RemoteRefused, Unauthorized, Unreachable, YourMove
 from agentrail.events import SessionEnd
 from agentrail.remote.connect import open_remote
+from agentrail.remote.dialer import keep_connected
 from tests.remote.fake_server import FakeServer, committed
 from tests.runtime.rig import on_virtual_time
 
@@ -188,3 +189,37 @@ async def test_the_error_of_an_ended_connection_has_the_traceback_of_its_own_cal
                 await call()
             depths.add(len(extract_tb(caught.value.__traceback__)))
         assert len(depths) == 1
+
+
+async def test_a_server_that_is_too_slow_gets_twice_the_time():
+    """Up to a minute, and ten seconds again after an attempt that failed in time, and after a welcome.
+
+    Otherwise a server with more clients than it admits in ten seconds admits none of them, ever.
+    """
+    given, ends = [], []
+    server = FakeServer()
+
+    @asynccontextmanager
+    async def dial(within_seconds):
+        given.append(within_seconds)
+        if len(given) == 6:
+            raise ConnectionRefusedError
+        if len(given) == 8:
+            async with server.dial() as connection:
+                yield connection
+            return
+        with trio.fail_after(within_seconds):
+            await trio.sleep_forever()
+        yield None
+
+    async def serve(_connection, terms, _nursery):
+        assert terms.heartbeat > 0
+        raise trio.TooSlowError  # silent for too long after its welcome, which is no slow handshake
+
+    welcomed = iter([None] * 7)
+    with trio.move_on_after(3_600):
+        await keep_connected(
+            dial, 15.0, serve, lambda: next(welcomed, trio.current_time()), lambda *end: ends.append(end)
+        )
+    assert given[:9] == [10, 20, 40, 60, 60, 60, 10, 20, 10]
+    assert isinstance(ends[5][0], ConnectionRefusedError)

@@ -25,8 +25,9 @@ def lived(fault):
         world.serve(idle_after=300.0)
         world.inhabit("person-0", Person(world, 0, 0, "shop", (60.0, 60.0), ("nothing",)).live)
 
-        def dial(index):
-            return world.network.dial(f"node-{index}", headers=[(b"authorization", b"Bearer person-0")])
+        def dial(index, within_seconds):
+            headers = [(b"authorization", b"Bearer person-0")]
+            return world.network.dial(f"node-{index}", headers=headers, within_seconds=within_seconds)
 
         async def read(index):
             await trio.sleep(CUT_AT - 2)

@@ -128,12 +128,14 @@ class Person(Client):
         until = now + (low if is_calm else draw(f"people[{self.index}].{what}", low, high))
         await trio.sleep_until(until if is_calm else min(until, self.world.calm_at))
 
-    def _dial(self) -> AbstractAsyncContextManager[Any]:
+    def _dial(self, within_seconds: float) -> AbstractAsyncContextManager[Any]:
         """Connect to a drawn node, or to one after it if that did not last."""
         place = self._place(self._draw, self.counts["dials"])
         self.counts["dials"] += 1
         headers = [(b"authorization", f"Bearer {self.user}".encode())]
-        dialed: AbstractAsyncContextManager[Any] = self.world.network.dial(place, headers=headers)
+        dialed: AbstractAsyncContextManager[Any] = self.world.network.dial(
+            place, headers=headers, within_seconds=within_seconds
+        )
         return dialed
 
     # --- rounds

@@ -443,13 +443,14 @@ class StormReader:
                         self._note(f"cannot read: {group.exceptions[0]}", None)
                     await trio.sleep(_AGAIN_SECONDS)
 
-    def _dial(self) -> AbstractAsyncContextManager[Any]:
+    def _dial(self, within_seconds: float) -> AbstractAsyncContextManager[Any]:
         places = tuple(node.place for node in self.world.nodes)
         first = self.world.tape.choice(f"readers[{self.index}].node", places)
         self.dials += 1
         token = f"Bearer person-{self.own}"
         place = places[(places.index(first) + self.dials) % len(places)]
-        return self.world.network.dial(place, headers=[(b"authorization", token.encode())])
+        headers = [(b"authorization", token.encode())]
+        return self.world.network.dial(place, headers=headers, within_seconds=within_seconds)
 
     async def _read(self, session: RemoteSession) -> None:
         reader = f"{self.name}/{self.cursors}"
