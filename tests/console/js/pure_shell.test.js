@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { reconnectMs } from "../../../agentrail/gateway/console/pure/back_off.js";
+import { handshakeMs, reconnectMs } from "../../../agentrail/gateway/console/pure/back_off.js";
 import { comboOf, isSingle, nextKey } from "../../../agentrail/gateway/console/pure/keys.js";
 import { hrefOf, matchPath, placeOf, tokenOf } from "../../../agentrail/gateway/console/pure/route.js";
 import { mergeRows, rowsOf } from "../../../agentrail/gateway/console/pure/rows.js";
@@ -67,6 +67,7 @@ test("the waiting between attempts is that of the library", () => {
   );
   assert.equal(reconnectMs(0, 0, 3_000), 3_000);
   assert.equal(reconnectMs(0, 0, 9_999_999), 60_000);
+  assert.deepEqual([0, 1, 2, 3, 99].map(handshakeMs), [10_000, 20_000, 40_000, 60_000, 60_000]);
 });
 
 test("rows keep their place and what did not change", () => {

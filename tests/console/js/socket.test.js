@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Connection, HANDSHAKE_MS, HIDDEN_MS } from "../../../agentrail/gateway/console/wire/socket.js";
+import { HANDSHAKE_MS } from "../../../agentrail/gateway/console/pure/back_off.js";
+import { Connection, HIDDEN_MS } from "../../../agentrail/gateway/console/wire/socket.js";
 
 /** A clock with its timers: `pass(ms)` runs what is due, in order. */
 class Clock {
@@ -158,6 +159,23 @@ test("a handshake counts until welcome, not until the socket is open", () => {
   last().onopen();
   clock.pass(HANDSHAKE_MS);
   assert.equal(connection.state.name, "lost");
+});
+
+test("a server that is too slow gets twice the time, until an attempt fails in time", () => {
+  const { clock, sockets, connection, last } = rig();
+  /** The time limit of the attempt that runs now, to its end, and past the wait behind it. */
+  const limit = () => {
+    const began = clock.now;
+    while (connection.state.next_try_ms === null || connection.state.next_try_ms <= clock.now) clock.pass(500);
+    const took = clock.now - began;
+    clock.pass(connection.state.next_try_ms - clock.now);
+    return took;
+  };
+  assert.deepEqual([limit(), limit(), limit(), limit(), limit()], [10_000, 20_000, 40_000, 60_000, 60_000]);
+  last().onclose({ code: 1006 });
+  clock.pass(connection.state.next_try_ms - clock.now);
+  assert.equal(limit(), 10_000);
+  assert.equal(sockets.length, 8);
 });
 
 test("comes back for ever, and says when it tries next", () => {

@@ -1,4 +1,4 @@
-// How long to wait before a server is tried again: the same as `agentrail.remote.dialer`. Pure.
+// How long to wait before a server is tried again, and for its welcome: the same as `agentrail.remote.dialer`. Pure.
 
 export const FIRST_MS = 250;
 export const MOST_MS = 10_000;
@@ -7,6 +7,17 @@ export const MOST_MS = 10_000;
 export const STEADY_MS = 5_000;
 
 const MOST_ASKED_MS = 60_000;
+
+export const HANDSHAKE_MS = 10_000;
+const MOST_HANDSHAKE_MS = 60_000;
+
+/**
+ * Says how long a handshake may take: twice as long after each one that took too long, so that a crowded server can admit everybody in the end.
+ * @param {number} tooSlow How many took too long, right before this one.
+ */
+export function handshakeMs(tooSlow) {
+  return Math.min(HANDSHAKE_MS * 2 ** Math.min(tooSlow, 16), MOST_HANDSHAKE_MS);
+}
 
 /**
  * Says how long to wait before an attempt: between half of the delay and all of it, which is a quarter of a second, doubled each time, up to ten.

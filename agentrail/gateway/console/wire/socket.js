@@ -1,13 +1,12 @@
 // The one socket of a tab: it comes back for ever, reads on from the last number, and repeats what was not answered. Asks nothing of the DOM: clock, timers,
 // sockets, chance and visibility are given to it, so node's tests run it. What an event means is not known here; who reads is called for each frame.
 
-import { reconnectMs, STEADY_MS } from "../pure/back_off.js";
+import { handshakeMs, reconnectMs, STEADY_MS } from "../pure/back_off.js";
 import { mergeRows, rowsOf } from "../pure/rows.js";
 import { ApiError } from "./api.js";
 import { emptyCounters } from "./counters.js";
 
 export const PROTOCOL = "agentrail.v1";
-export const HANDSHAKE_MS = 10_000;
 export const HIDDEN_MS = 60_000;
 const HEARTBEAT_S = 15;
 const CATCH_UP_MS = 1_000;
@@ -120,6 +119,7 @@ export class Connection {
     this._isOpen = false;
     this._isStopped = true;
     this._attempt = 0;
+    this._tooSlow = 0;
     this._frameNumber = 0;
     this._caughtUp = 0;
     /** @type {Map<string, any>} */
@@ -272,9 +272,11 @@ export class Connection {
     this._socket = socket;
     if (this.state.name !== "lost") this._become({ name: "connecting", next_try_ms: null, refused: null });
     else this._become({ name: "lost", next_try_ms: this._now() });
-    this._after("handshake", HANDSHAKE_MS, () => {
+    this._after("handshake", handshakeMs(this._tooSlow), () => {
       this.counters.given_up += 1;
+      const tooSlow = this._tooSlow + 1;
       this._lose(null);
+      this._tooSlow = tooSlow;
     });
     socket.onopen = () => {
       if (this._socket === socket) this._greet(socket);
@@ -335,6 +337,7 @@ export class Connection {
    */
   _lose(code, reason = "") {
     const wasOpen = this._isOpen;
+    this._tooSlow = 0;
     this._drop();
     if (this._isStopped) return;
     if (code !== null && REFUSED_CODES.has(code)) {
