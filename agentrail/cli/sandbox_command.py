@@ -29,6 +29,8 @@ from agentrail.sandboxes.fallback import ShellFallback
 from agentrail.sandboxes.remote.operations import SANDBOX_PORT, SANDBOX_TOKEN_VARIABLE, TOKEN, TOKEN_WORDS
 
 if TYPE_CHECKING:
+    import ssl
+
     from agentrail.gateway.sandboxes.app import SandboxApp
 
 app: Final = App(name="sandbox", result_action="return_value")
@@ -129,11 +131,20 @@ def tokens_for(options: SandboxOptions, environ: Mapping[str, str]) -> Tokens:
 async def serve_sandboxes_until_signal(options: SandboxOptions, tokens: Tokens) -> None:
     from agentrail.gateway.sandboxes.app import SandboxApp
     from agentrail.gateway.sandboxes.lease_directories import open_local_workspace
-    from agentrail.gateway.serving import addresses_of, open_listeners, serve_app, show_address, tls_context
+    from agentrail.gateway.serving import followed_tls
 
     workspaces = partial(open_local_workspace, shell_fallback=options.shell_fallback, network=options.network)
     served = SandboxApp(tokens, workspaces, is_for_one=options.once, idle_seconds=options.idle_seconds)
-    tls = tls_context(options.certfile, options.keyfile)
+    async with followed_tls(options.certfile, options.keyfile) as tls:
+        await _serve_until_signal(served, options, tls)
+    write_error("stopped.")
+
+
+async def _serve_until_signal(
+    served: "SandboxApp", options: SandboxOptions, tls: "ssl.SSLContext | None"
+) -> None:
+    from agentrail.gateway.serving import addresses_of, open_listeners, serve_app, show_address
+
     if options.socket is not None:
         listeners = [await open_socket(options.socket)]
         shown = [f"unix:{options.socket}"]
@@ -149,7 +160,6 @@ async def serve_sandboxes_until_signal(options: SandboxOptions, tokens: Tokens) 
             if options.socket is not None:
                 with contextlib.suppress(OSError):
                     options.socket.unlink()
-    write_error("stopped.")
 
 
 async def open_socket(path: Path) -> trio.SocketListener:

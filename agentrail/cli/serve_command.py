@@ -61,6 +61,8 @@ from agentrail.stores.store_names import path_of_store
 from agentrail.stores.store_urls import PRIVATE
 
 if TYPE_CHECKING:
+    import ssl
+
     from starlette.applications import Starlette
 
     from agentrail.gateway.app import ServedHost
@@ -374,9 +376,16 @@ async def serve_until_signal(
 
 async def run_server(app: "AsgiApp", options: ServeOptions) -> None:
     """Serve until a signal: the first lets calls and streams finish, a second one does not wait for them."""
-    from agentrail.gateway.serving import addresses_of, open_listeners, serve_app, show_address, tls_context
+    from agentrail.gateway.serving import followed_tls
 
-    tls = tls_context(options.certfile, options.keyfile)
+    async with followed_tls(options.certfile, options.keyfile) as tls:
+        await _serve_until_signal(app, options, tls)
+    write_error("stopped.")
+
+
+async def _serve_until_signal(app: "AsgiApp", options: ServeOptions, tls: "ssl.SSLContext | None") -> None:
+    from agentrail.gateway.serving import addresses_of, open_listeners, serve_app, show_address
+
     scrape = None if options.metrics is None else await open_scrape(app, *metrics_address(options.metrics))
     listeners = await open_listeners(options.host, options.port)
     scheme = "http" if tls is None else "https"
@@ -396,7 +405,6 @@ async def run_server(app: "AsgiApp", options: ServeOptions) -> None:
                 await serve_app(app, listeners, stop, tls=tls, limits=limits_for(app))
             nursery.cancel_scope.cancel(reason="the server was stopped")
         failure.release()
-    write_error("stopped.")
 
 
 def find_metrics() -> "Metrics | None":

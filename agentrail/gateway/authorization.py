@@ -20,9 +20,9 @@ from agentrail import outside
 from agentrail.config.key_filter import shown_address
 from agentrail.errors import OptionError
 from agentrail.gateway.error_responses import CallRefused, EncodeError, ErrorAnswer, error_answer
+from agentrail.gateway.followed_files import follow_token_file
 from agentrail.gateway.node_token import ANSWER_HEADER, NODE_HEADER, NodeCall, NodeCalls
 from agentrail.gateway.request_parser import AsgiApp, AsgiReceive, AsgiSend, judge_headers
-from agentrail.gateway.token_file import follow_token_file
 from agentrail.gateway.tokens import PREFIX, SCOPES, Tokens
 from agentrail.host.hook_payloads import Principal
 from agentrail.host.identity import fault_of_name, faults_of_principal

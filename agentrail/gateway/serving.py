@@ -3,8 +3,8 @@
 import re
 import ssl
 import sys
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,7 @@ from agentrail.actors.deferred_error import Kept
 from agentrail.config.key_filter import shown_address
 from agentrail.errors import OptionError
 from agentrail.file_systems import fault_of_reading
+from agentrail.gateway.followed_files import SettledContent, follow_file
 from agentrail.gateway.request_parser import LINGER_STEP_SECONDS, AsgiApp, linger
 from agentrail.host.quotas import Pace, decide_draw
 from agentrail.logs import Logger
@@ -341,8 +342,10 @@ def tls_context(certfile: Path | None, keyfile: Path | None) -> ssl.SSLContext |
     Raises:
         OptionError: The operator's move: one cannot be read, or they do not belong together.
     """
-    if certfile is None or keyfile is None:
-        return None
+    return None if certfile is None or keyfile is None else _load_certificate(certfile, keyfile)
+
+
+def _load_certificate(certfile: Path, keyfile: Path) -> ssl.SSLContext:
     keep_private(keyfile)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -359,6 +362,74 @@ def tls_context(certfile: Path | None, keyfile: Path | None) -> ssl.SSLContext |
             [f"the certificate {f'{certfile}'!r} and the key {f'{keyfile}'!r} cannot be used: {why}"]
         ) from None
     return context
+
+
+class TlsFiles:
+    """A certificate and its key. A renewed one applies to connections that begin afterwards, an invalid one changes nothing.
+
+    Attributes:
+        context: TLS context of a server, for all connections.
+        can_be_followed: Whether both are files. A pipe that a shell opened, as for `<(…)`, is empty when it is read again.
+    """
+
+    def __init__(self, certfile: Path, keyfile: Path) -> None:
+        """Read them. Blocks.
+
+        Raises:
+            OptionError: The operator's move: see `tls_context`.
+        """
+        self._files = certfile, keyfile
+        self.can_be_followed: bool = certfile.is_file() and keyfile.is_file()
+        self._content = SettledContent(self._read)
+        self.context: ssl.SSLContext = _load_certificate(certfile, keyfile)
+        self._newest = self.context
+        # Called at each handshake. The certificate of a context in use is not replaced, since handshakes read it.
+        self.context.sni_callback = self._use_newest
+
+    def _use_newest(self, connection: ssl.SSLObject, *_: object) -> None:
+        connection.context = self._newest
+
+    def look(self) -> bool:
+        was_taken, found = self._content.was_taken, self._content.news()
+        if found is None:
+            return False
+        try:
+            self._newest = _load_certificate(*self._files)
+        except OptionError as error:
+            why = f"{error}"
+        else:
+            if was_taken:
+                LOGGER.info("the certificate %s was reloaded", self._files[0])
+            return True
+        LOGGER.error("the certificate read before stays in use: %s", why)
+        return False
+
+    def _read(self) -> bytes:
+        try:
+            return b"\0".join([one.read_bytes() for one in self._files if fault_of_reading(one) is None])
+        except OSError as error:
+            raise OptionError([f"{error}"]) from None
+
+
+@asynccontextmanager
+async def followed_tls(certfile: Path | None, keyfile: Path | None) -> AsyncIterator[ssl.SSLContext | None]:
+    """Give the TLS context of a server, and follow its files within the block. None without them.
+
+    Raises:
+        OptionError: The operator's move: see `tls_context`. All that the block raises.
+    """
+    if certfile is None or keyfile is None:
+        yield None
+        return
+    files = TlsFiles(certfile, keyfile)
+    failure = Kept()  # a nursery would wrap what the block raises
+    async with trio.open_nursery() as nursery:
+        if files.can_be_followed:
+            nursery.start_soon(follow_file, files)
+        with failure:
+            yield files.context
+        nursery.cancel_scope.cancel(reason="the server has ended")
+    failure.release()
 
 
 def show_address(host: str, port: int) -> str:

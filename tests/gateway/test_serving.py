@@ -2,7 +2,9 @@
 
 import gc
 import logging
+import shutil
 import ssl
+import subprocess
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 import trio
 
 from agentrail.errors import OptionError
-from agentrail.gateway import serving as module
+from agentrail.gateway import followed_files, serving as module
 from agentrail.gateway.serving import (
     ConnectionLimits,
     addresses_of,
@@ -341,6 +343,52 @@ async def test_tls_is_spoken_where_there_is_a_certificate():
         async with stream:
             await stream.send_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
             assert (await read_all(stream)).endswith(b"ok")
+
+
+def certify(folder, name):
+    """A new certificate for localhost, and its key."""
+    made = f"-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout {folder}/{name}.key -out {folder}/{name}.pem -days 2"
+    command = f"openssl req -x509 {made} -subj /CN={name} -addext subjectAltName=DNS:localhost"
+    subprocess.run(command.split(), check=True, capture_output=True)
+    return folder / f"{name}.pem", folder / f"{name}.key"
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl, which makes the certificates")
+async def test_a_renewed_certificate_is_used_without_a_restart(tmp_path, monkeypatch, caplog):
+    """By connections that begin afterwards. One that does not fit its key changes nothing, and the log says so."""
+    monkeypatch.setattr(followed_files, "FILE_LOOK_SECONDS", 0.01)
+    (cert, key), (second, second_key) = certify(tmp_path, "first"), certify(tmp_path, "second")
+    trusting = ssl.create_default_context(cafile=cert)
+    trusting.load_verify_locations(second)
+
+    async def connected(connect):
+        stream = trio.SSLStream(await connect(), trusting, server_hostname="localhost", https_compatible=True)
+        await stream.do_handshake()
+        return stream, dict(one[0] for one in stream.getpeercert()["subject"])["commonName"]
+
+    async def until(connect, name):
+        found = ""
+        while found != name:
+            stream, found = await connected(connect)
+            await trio.aclose_forcefully(stream)
+
+    caplog.set_level(logging.INFO, "agentrail.gateway")
+    async with module.followed_tls(cert, key) as tls, serving(App(), tls=tls) as (_, connect):
+        old, name = await connected(connect)
+        assert name == "first"
+        shutil.copy(second_key, key)
+        while "stays in use" not in caplog.text:
+            await until(connect, "first")
+        shutil.copy(second, cert)
+        await until(connect, "second")
+        assert caplog.text.count("stays in use") == 1
+        assert f"the certificate {cert} was reloaded" in caplog.text
+        await old.send_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        assert (await read_all(old)).endswith(b"ok")
+        await trio.aclose_forcefully(old)
+        cert.unlink()
+        while caplog.text.count("stays in use") == 1:
+            await until(connect, "second")
 
 
 async def test_an_address_that_cannot_be_had_is_refused():

@@ -15,6 +15,7 @@ from agentrail.core.values.port_members import offers
 from agentrail.errors import ProcessRefused, SandboxError
 from agentrail.gateway.authorization import UNAUTHORIZED, CallHead, head_of, send_refusal
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, refuse_call
+from agentrail.gateway.followed_files import follow_token_file
 from agentrail.gateway.request_parser import (
     AsgiReceive,
     AsgiSend,
@@ -31,7 +32,6 @@ from agentrail.gateway.sandboxes.lease_operations import (
     read_asked,
 )
 from agentrail.gateway.sandboxes.leases import Lease, LeaseReply, Leases, OpenOperation, refuse_unknown
-from agentrail.gateway.token_file import follow_token_file
 from agentrail.gateway.tokens import Tokens
 from agentrail.host.hook_payloads import Principal
 from agentrail.otp.exits import keep

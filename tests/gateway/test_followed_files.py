@@ -9,9 +9,9 @@ import trio
 from hypothesis import given, settings, strategies as st
 
 from agentrail import outside
-from agentrail.gateway import token_file as token_file_module, token_watcher as open_calls_module
+from agentrail.gateway import followed_files as followed_files_module, token_watcher as open_calls_module
+from agentrail.gateway.followed_files import TokenFile
 from agentrail.gateway.sandboxes.app import SandboxApp
-from agentrail.gateway.token_file import TokenFile
 from agentrail.gateway.tokens import make_token, read_token_file
 from agentrail.host.quotas import Limits
 from tests.gateway.callers import Rows
@@ -30,7 +30,7 @@ NOBODY = "# all were taken out\n"
 @pytest.fixture
 def hurry(monkeypatch):
     """Look at the file as often as a test can wait for; what is only read is judged once a day, unless the file changes."""
-    monkeypatch.setattr(token_file_module, "FILE_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(followed_files_module, "FILE_LOOK_SECONDS", 0.01)
     monkeypatch.setattr(open_calls_module, "EXPIRY_SECONDS", 0.01)
     monkeypatch.setattr(open_calls_module, "JUDGED_EVERY_SECONDS", 86_400.0)
 
