@@ -35,7 +35,7 @@ from agentrail.runtime.session_loader import (
     revive,
 )
 from agentrail.runtime.tree_secrets import knowing, without_known
-from agentrail.stores.append_rules import may_run
+from agentrail.stores.append_rules import NodeLease
 from agentrail.stores.sqlite_files import writer_of
 from agentrail.stores.store_names import open_store
 
@@ -167,9 +167,8 @@ class Owners:
         path = getattr(store, "path", None)
         if isinstance(path, Path) and writer_of(path) is None:
             return Owners(alive=frozenset())
-        now = store.now_ms()
-        alive = [node.id for node in store.nodes() if may_run(node, now=now, lease=lease_ms)]
-        return Owners(alive=frozenset(alive))
+        lease = NodeLease(store.now_ms(), lease_ms)
+        return Owners(alive=frozenset(node.id for node in store.nodes() if lease.may_run(node)))
 
     def owns(self, stored: StoredSession) -> bool:
         return stored.node in self.alive

@@ -218,31 +218,45 @@ def resets_deaths(records: Iterable[Record]) -> bool:
 # --- owners
 
 
-def is_dead(node: Node | None, *, now: int, lease: int, silent: Heartbeats | None = None) -> bool:
-    """Whether a node's sessions may be taken. None is an unknown node. See `Store.claim` and `TakeOver.silent`."""
-    if node is None or node.gone_at_ms:
-        return True
-    if silent is None:
-        return now - node.seen_at_ms >= lease
-    # A heartbeat in the future is from before the store's clock was set back: then the silence that was watched decides alone. Only that
-    # of the last heartbeat counts, because the taker may have stood still since.
-    is_over = now - node.seen_at_ms >= lease or now < node.seen_at_ms
-    return is_over and silent.get(node.id) == node.seen_at_ms
+@frozen
+class NodeLease:
+    """Which nodes count as alive, at one time of the store's clock.
+
+    Attributes:
+        ms: Time after its last heartbeat during which a node counts as alive.
+    """
+
+    now_ms: int
+    ms: int
+
+    @property
+    def since_ms(self) -> int:
+        """Time after which a heartbeat counts."""
+        return self.now_ms - self.ms
+
+    def is_dead(self, node: Node | None, silent: Heartbeats | None = None) -> bool:
+        """Whether a node's sessions may be taken. None is an unknown node. See `Store.claim` and `TakeOver.silent`."""
+        if node is None or node.gone_at_ms:
+            return True
+        is_over = node.seen_at_ms <= self.since_ms
+        if silent is None:
+            return is_over
+        # A heartbeat in the future is from before the store's clock was set back: then the silence that was watched decides alone. Only
+        # that of the last heartbeat counts, because the taker may have stood still since.
+        is_over = is_over or self.now_ms < node.seen_at_ms
+        return is_over and silent.get(node.id) == node.seen_at_ms
+
+    def may_run(self, node: Node | None) -> bool:
+        """Whether a node may still run its sessions. Its own lease counts if it is longer, because it trusts itself for so long."""
+        return node is not None and not NodeLease(self.now_ms, max(self.ms, node.lease_ms)).is_dead(node)
 
 
-def may_run(node: Node | None, *, now: int, lease: int) -> bool:
-    """Whether a node may still run its sessions. Its own lease counts if it is longer, because it trusts itself for so long."""
-    return node is not None and not is_dead(node, now=now, lease=max(lease, node.lease_ms))
-
-
-def check_take(  # noqa: PLR0913 - the rows that decide, and the clock
+def check_take(
     wanted: TakeOver,
     top: StoredSession,
     claimed_by: str,
     node_of: Callable[[str], Node | None],
-    *,
-    now: int,
-    lease: int,
+    lease: NodeLease,
 ) -> None:
     """Check that a node may take a tree, whose root may be reserved by a node. A reservation counts only while the owner is dead.
 
@@ -254,12 +268,12 @@ def check_take(  # noqa: PLR0913 - the rows that decide, and the clock
         return
     for holder in (top.node, claimed_by):
         node = node_of(holder)
-        if holder and not is_dead(node, now=now, lease=lease, silent=wanted.silent):
+        if holder and not lease.is_dead(node, wanted.silent):
             if holder == wanted.node:
                 break
-            raise _held_by(top, holder, node, now)
+            raise _held_by(top, holder, node, lease.now_ms)
     if is_moved:
-        raise _held_by(top, top.node, node_of(top.node), now)
+        raise _held_by(top, top.node, node_of(top.node), lease.now_ms)
 
 
 def _held_by(top: StoredSession, holder: str, node: Node | None, now: int) -> HeldBy:
@@ -318,11 +332,9 @@ def checked_root(there: StoredSession) -> StoredSession:
     return there
 
 
-def check_left(
-    root: SessionId, tree: Iterable[Standing], owner: Node | None, *, now: int, lease: int
-) -> None:
+def check_left(root: SessionId, tree: Iterable[Standing], owner: Node | None, lease: NodeLease) -> None:
     """Check that a tree has ended, or that its owner may not run it any more."""
-    if owner is not None and any(not one.has_ended for one in tree) and may_run(owner, now=now, lease=lease):
+    if owner is not None and any(not one.has_ended for one in tree) and lease.may_run(owner):
         raise StillNeeded(root, by=[f"node {owner.id}"])
 
 

@@ -39,6 +39,7 @@ from agentrail.stores.append_rules import (
     KEPT_SNAPSHOTS,
     NEIGHBOURS,
     AppendRefusal,
+    NodeLease,
     check_deletion,
     check_dense,
     check_left,
@@ -50,7 +51,6 @@ from agentrail.stores.append_rules import (
     checked_root,
     decide_append,
     draw_allowance,
-    is_dead,
     resets_deaths,
     session_not_found,
     takeover_record,
@@ -296,8 +296,9 @@ class MemoryStore:
         )
         with self._lock:
             top = self._root(scope, root)
-            now = self.now_ms()
-            check_take(wanted, top.stored(), top.claimed_by, self._nodes.get, now=now, lease=self._lease_ms)
+            lease = self._lease()
+            now = lease.now_ms
+            check_take(wanted, top.stored(), top.claimed_by, self._nodes.get, lease)
             engine = self._nodes[node].version if node in self._nodes else ""
             taken: list[StoredSession] = []
             self._claim_for(top, "")
@@ -324,24 +325,20 @@ class MemoryStore:
     ) -> tuple[StoredSession, ...]:
         """Reserve trees of dead owners. See `Store.claim`."""
         with self._lock:
-            now = self.now_ms()
-            alive = {
-                one.id
-                for one in self._nodes.values()
-                if not is_dead(one, now=now, lease=self._lease_ms, silent=silent)
-            } | {node}
-            for top in self._journals.values():
-                if again and top.claimed_by == node and top.node in alive:
+            lease = self._lease()
+            alive = {one.id for one in self._nodes.values() if not lease.is_dead(one, silent)} | {node}
+            for top in self._journals.values() if again else ():
+                if top.claimed_by == node and top.node in alive:
                     self._end_claim(top)
             found: list[MemoryJournal] = []
-            for key in self._wanting_owner(now + within_ms):
+            for key in self._wanting_owner(lease.now_ms + within_ms):
                 if key in skip:
                     continue
                 top = self._journals[key]
                 is_again = again and top.claimed_by == node
                 codecs = (self._journals[one].codec for one in self._tree(top.scope, top.root))
                 if top.node not in alive and (is_again or top.claimed_by not in alive):
-                    found += [top] if max(codecs) <= codec and key not in skip else []
+                    found += [top] if max(codecs) <= codec else []
             found.sort(key=lambda top: top.deaths)
             return tuple(self._reserve(top, node) for top in found[: max(0, limit)])
 
@@ -424,16 +421,16 @@ class MemoryStore:
     def beat(self, node: Node) -> Beat:
         """Record that a node is alive. Nodes that own nothing are removed after an hour."""
         with self._lock:
-            now = self.now_ms()
+            lease = self._lease()
             before = self._nodes.get(node.id, Node(id=node.id))
-            self._nodes[node.id] = msgspec.structs.replace(node, seen_at_ms=now, gone_at_ms=0)
-            known = {one.id for one in self._known_nodes(now)}
+            self._nodes[node.id] = msgspec.structs.replace(node, seen_at_ms=lease.now_ms, gone_at_ms=0)
+            known = {one.id for one in self._known_nodes(lease)}
             self._nodes = {
                 name: one
                 for name, one in self._nodes.items()
                 if name in known or before.seen_at_ms - one.seen_at_ms < FORGET_NODE_MS
             }
-            return Beat(at_ms=now, before_ms=before.seen_at_ms, was_gone=bool(before.gone_at_ms))
+            return Beat(at_ms=lease.now_ms, before_ms=before.seen_at_ms, was_gone=bool(before.gone_at_ms))
 
     def gone(self, node: str) -> bool:
         """Report that the process of a node has ended. See `Store.gone`."""
@@ -551,12 +548,11 @@ class MemoryStore:
     ) -> tuple[OwedRow, ...]:
         """Make a node the owner of rows of dead nodes. See `OwedStore.adopt_owed`."""
         with self._lock:
-            now = self.now_ms()
+            lease = self._lease()
             found = [
                 row
                 for row in self._owed_of(kind)
-                if row.node != node
-                and is_dead(self._nodes.get(row.node), now=now, lease=self._lease_ms, silent=silent)
+                if row.node != node and lease.is_dead(self._nodes.get(row.node), silent)
             ]
             adopted = [msgspec.structs.replace(row, node=node) for row in found[: max(0, limit)]]
             self._owed_rows.update(((row.kind, row.id), row) for row in adopted)
@@ -659,29 +655,29 @@ class MemoryStore:
     def nodes(self) -> tuple[Node, ...]:
         """Return the nodes that own a session or have sent a heartbeat within the lease."""
         with self._lock:
-            return tuple(self._known_nodes(self.now_ms()))
+            return tuple(self._known_nodes(self._lease()))
 
     def orphans(self, limit: int = 100, *, after: tuple[str, str] | None = None) -> tuple[StoredSession, ...]:
         """Return roots of trees with unfinished work whose owner is not alive, in order, after a position."""
         with self._lock:
-            now = self.now_ms()
+            lease = self._lease()
             working = ((key, self._journals[key]) for key in self._working)
             roots = sorted({(key[0], one.root) for key, one in working if not one.standing.has_ended})
             behind = roots[bisect_right(roots, after or ("", "")) :]
             tops = (self._journals[root] for root in behind if root in self._journals)
-            gone = [top for top in tops if not self._is_alive(top.node, now)]
+            gone = [top for top in tops if lease.is_dead(self._nodes.get(top.node))]
             return tuple(top.stored() for top in gone[: max(0, limit)])
 
     def due(self, within_ms: int = 0, limit: int = 100) -> tuple[StoredSession, ...]:
         """Return sessions whose timer is due and whose owner is not alive. See `Store.due`."""
         with self._lock:
-            now = self.now_ms()
+            lease = self._lease()
             due = sorted(
                 (at, key)
                 for key in self._timed
                 if (at := self._journals[key].standing.due_at_ms) is not None
-                and at <= now + within_ms
-                and not self._is_alive(self._journals[key].node, now)
+                and at <= lease.now_ms + within_ms
+                and lease.is_dead(self._nodes.get(self._journals[key].node))
             )
             return tuple(self._journals[key].stored() for _, key in due[: max(0, limit)])
 
@@ -738,17 +734,17 @@ class MemoryStore:
 
     def _check_left(self, top: MemoryJournal, keys: Iterable[_Key]) -> None:
         tree, owner = [self._journals[key].standing for key in keys], self._nodes.get(top.node)
-        check_left(top.session, tree, owner, now=self.now_ms(), lease=self._lease_ms)
+        check_left(top.session, tree, owner, self._lease())
 
-    def _is_alive(self, node: str, now: int) -> bool:
-        return not is_dead(self._nodes.get(node), now=now, lease=self._lease_ms)
+    def _lease(self) -> NodeLease:
+        return NodeLease(self.now_ms(), self._lease_ms)
 
-    def _known_nodes(self, now: int) -> Iterable[Node]:
+    def _known_nodes(self, lease: NodeLease) -> Iterable[Node]:
         owing = {row.node for row in self._owed_rows.values()}
         return (
             one
             for one in self._nodes.values()
-            if self._owned[one.id] or self._claims[one.id] or one.id in owing or self._is_alive(one.id, now)
+            if self._owned[one.id] or self._claims[one.id] or one.id in owing or not lease.is_dead(one)
         )
 
     def _own(self, journal: MemoryJournal, node: str) -> None:

@@ -250,7 +250,7 @@ class PostgresStore:
         """Transfer many trees to their new owners in one transaction. See `ManyTaker.take_many`."""
         if not wanted:
             return ()
-        return self._transact(lambda connection: take_trees(connection, wanted, lease=self._lease_ms))
+        return self._transact(lambda connection: take_trees(connection, wanted, self._lease_ms))
 
     def claim(  # noqa: PLR0913 - as in the port
         self,
@@ -313,9 +313,7 @@ class PostgresStore:
 
     def delete(self, scope: str, session: SessionId, *, written_before_ms: int | None = None) -> int:
         return self._transact_aside(
-            lambda connection: delete_tree(
-                connection, scope, session, lease=self._lease_ms, written_before_ms=written_before_ms
-            )
+            lambda connection: delete_tree(connection, scope, session, written_before_ms, self._lease_ms)
         )
 
     def trim(self, scope: str, session: SessionId, before: int) -> int:
@@ -323,7 +321,7 @@ class PostgresStore:
 
     def erase(self, scope: str, session: SessionId, why: str) -> Erasure:
         return self._transact_aside(
-            lambda connection: erase_tree(connection, scope, session, why, lease=self._lease_ms)
+            lambda connection: erase_tree(connection, scope, session, why, self._lease_ms)
         )
 
     def overwrite_removed(self) -> bool:

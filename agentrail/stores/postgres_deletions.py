@@ -11,6 +11,7 @@ from agentrail.core.journal.session_owner import NO_OWNER
 from agentrail.errors import StillNeeded
 from agentrail.messages import SessionId
 from agentrail.stores.append_rules import (
+    NodeLease,
     check_deletion,
     check_left,
     check_trim,
@@ -41,8 +42,18 @@ def _locked_tree(
     return top, tree[scope, root].sessions
 
 
+def _check_left(
+    connection: PostgresConnection, top: StoredSession, tree: Sequence[StoredSession], lease_ms: int
+) -> int:
+    """Check that a tree may be removed, and return the server's time."""
+    lease = NodeLease(server_now_ms(connection), lease_ms)
+    owner = fetch_nodes(connection, [top.node]).get(top.node)
+    check_left(top.session, [one.standing for one in tree], owner, lease)
+    return lease.now_ms
+
+
 def delete_tree(
-    connection: PostgresConnection, scope: str, root: SessionId, *, lease: int, written_before_ms: int | None
+    connection: PostgresConnection, scope: str, root: SessionId, written_before_ms: int | None, lease_ms: int
 ) -> int:
     top, tree = _locked_tree(connection, scope, root)
     names = texts(one.session for one in tree)
@@ -50,8 +61,7 @@ def delete_tree(
         row[0].decode() for row in run_statement(connection, _FORKS, scope.encode(), root.encode(), names)
     ]
     check_deletion(root, forks, max(one.written_at_ms for one in tree), written_before_ms)
-    owner, now = fetch_nodes(connection, [top.node]).get(top.node), server_now_ms(connection)
-    check_left(root, [one.standing for one in tree], owner, now=now, lease=lease)
+    _check_left(connection, top, tree, lease_ms)
     ((size,),) = run_statement(connection, _SIZE, scope.encode(), names, scope.encode(), names)
     freed = _drop_contents(connection, scope, tree)[1]
     for table in ("record", "session"):
@@ -103,11 +113,10 @@ _LET_GO: Final = "UPDATE agentrail.session SET node = '', claimed_by = '' WHERE 
 
 
 def erase_tree(
-    connection: PostgresConnection, scope: str, root: SessionId, why: str, *, lease: int
+    connection: PostgresConnection, scope: str, root: SessionId, why: str, lease_ms: int
 ) -> Erasure:
     top, tree = _locked_tree(connection, scope, root)
-    owner, now = fetch_nodes(connection, [top.node]).get(top.node), server_now_ms(connection)
-    check_left(root, [one.standing for one in tree], owner, now=now, lease=lease)
+    now = _check_left(connection, top, tree, lease_ms)
     return sum((_erase_session(connection, one, why, now) for one in tree), Erasure())
 
 

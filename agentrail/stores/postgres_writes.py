@@ -15,6 +15,7 @@ from agentrail.errors import AgentrailError, Fenced, HeldBy, OptionError, Sessio
 from agentrail.stores.append_rules import (
     KEPT_SNAPSHOTS,
     AppendRefusal,
+    NodeLease,
     append_in_groups,
     check_dense,
     check_quota,
@@ -312,13 +313,13 @@ def server_now_ms(connection: PostgresConnection) -> int:
 
 
 def take_trees(
-    connection: PostgresConnection, wanted: Sequence[TakeOver], *, lease: int
+    connection: PostgresConnection, wanted: Sequence[TakeOver], lease_ms: int
 ) -> tuple[Taken | AgentrailError, ...]:
     """Transfer trees, each completely or not at all, in a transaction of the caller. See `ManyTaker.take_many`."""
     trees = lock_trees(connection, [(one.scope, one.root) for one in wanted])
     holders = [name for tree in trees.values() for name in (tree.claimed_by, tree.sessions[0].node)]
     nodes = fetch_nodes(connection, [*holders, *(one.node for one in wanted)])
-    now = server_now_ms(connection)
+    lease = NodeLease(server_now_ms(connection), lease_ms)
     answers: list[Taken | AgentrailError] = []
     changed: dict[tuple[str, str], StoredSession] = {}
     records: list[Record] = []
@@ -326,11 +327,11 @@ def take_trees(
         try:
             tree = trees.get((one.scope, one.root)) or _missing_tree(connection, one)
             top = next(session for session in tree.sessions if session.session == one.root)
-            check_take(one, top, tree.claimed_by, nodes.get, now=now, lease=lease)
+            check_take(one, top, tree.claimed_by, nodes.get, lease)
         except (SessionNotFound, OptionError, HeldBy) as error:
             answers.append(error)
             continue
-        after, written = _taken_over(tree, one, nodes, now)
+        after, written = _taken_over(tree, one, nodes, lease.now_ms)
         trees[one.scope, one.root] = after
         changed |= {(session.scope, session.session): session for session in after.sessions}
         records += written

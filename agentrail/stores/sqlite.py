@@ -42,7 +42,7 @@ from agentrail.errors import (
 from agentrail.messages import SessionId
 from agentrail.otp.field_rules import CountOrZero, checks_arguments
 from agentrail.private_paths import keep_private
-from agentrail.stores.append_rules import AppendRefusal
+from agentrail.stores.append_rules import AppendRefusal, NodeLease
 from agentrail.stores.data_directory import checked_path, no_store_at
 from agentrail.stores.sqlite_connections import (
     Connect,
@@ -465,6 +465,9 @@ class SqliteStore:
         """Return the store's clock: milliseconds since 1970."""
         return int(self._wall() * 1000)
 
+    def _lease(self) -> NodeLease:
+        return NodeLease(self.now_ms(), self._lease_ms)
+
     # --- opening and reopening
 
     def _check_is_file(self) -> None:
@@ -640,12 +643,12 @@ class SqliteStore:
             scope=scope, root=root, node=node, cause=cause, force=force, silent=silent, tail=tail
         )
         with self._transaction() as connection:
-            return take_over_tree(connection, wanted, now=self.now_ms(), lease=self._lease_ms)
+            return take_over_tree(connection, wanted, self._lease())
 
     def take_many(self, wanted: Sequence[TakeOver]) -> tuple[Taken | AgentrailError, ...]:
         """Transfer many trees to their new owners in one transaction. See `ManyTaker.take_many`."""
         with self._transaction() as connection:
-            return take_over_trees(connection, wanted, now=self.now_ms(), lease=self._lease_ms)
+            return take_over_trees(connection, wanted, self._lease())
 
     def claim(  # noqa: PLR0913 - the arguments of the port
         self,
@@ -660,18 +663,16 @@ class SqliteStore:
     ) -> tuple[StoredSession, ...]:
         """Reserve trees of dead owners. See `Store.claim`."""
         with self._transaction() as connection:
-            now = self.now_ms()
             return claim_trees(
                 connection,
                 node,
                 silent,
                 codec=codec,
-                due=now + within_ms,
+                within_ms=within_ms,
                 skip=skip,
                 limit=limit,
                 again=again,
-                now=now,
-                lease=self._lease_ms,
+                lease=self._lease(),
             )
 
     def release(self, node: str, scope: str, root: SessionId) -> None:
@@ -692,7 +693,7 @@ class SqliteStore:
     def beat(self, node: Node) -> Beat:
         """Record that a node is alive."""
         with self._transaction() as connection:
-            return hear_of(connection, node, now=self.now_ms(), lease=self._lease_ms)
+            return hear_of(connection, node, self._lease())
 
     def gone(self, node: str) -> bool:
         """Report that the process of a node has ended. See `Store.gone`."""
@@ -714,23 +715,14 @@ class SqliteStore:
     ) -> tuple[OwedRow, ...]:
         """Make a node the owner of rows of dead nodes. See `OwedStore.adopt_owed`."""
         with self._transaction() as connection:
-            return adopt_rows(
-                connection, kind, node, silent, limit=limit, now=self.now_ms(), lease=self._lease_ms
-            )
+            return adopt_rows(connection, kind, node, silent, limit=limit, lease=self._lease())
 
     def delete(self, scope: str, session: SessionId, *, written_before_ms: int | None = None) -> int:
         """Delete a root with its tree. See `Store.delete`. The data is overwritten in the file and in its log."""
         self._must_empty_log = self._may_have_remains = True  # first, because the outcome may be unknown
         with self._transaction() as connection:
             self._standings.clear()
-            removed = delete_tree(
-                connection,
-                scope,
-                session,
-                now=self.now_ms(),
-                lease=self._lease_ms,
-                written_before_ms=written_before_ms,
-            )
+            removed = delete_tree(connection, scope, session, written_before_ms, self._lease())
         self._sweep_after_commit()
         return removed
 
@@ -747,7 +739,7 @@ class SqliteStore:
         self._must_empty_log = self._may_have_remains = True
         with self._transaction() as connection:
             self._standings.clear()
-            return erase_tree(connection, scope, session, why, now=self.now_ms(), lease=self._lease_ms)
+            return erase_tree(connection, scope, session, why, self._lease())
 
     def overwrite_removed(self) -> bool:
         """Rewrite the file if data was deleted, and empty its log. See `Store.overwrite_removed`.
@@ -879,15 +871,14 @@ class SqliteStore:
     def nodes(self) -> tuple[Node, ...]:
         """Return the nodes that own a session or have sent a heartbeat within the lease."""
         with self._reading() as connection:
-            return known_nodes(connection, now=self.now_ms(), lease=self._lease_ms)
+            return known_nodes(connection, self._lease())
 
     def orphans(self, limit: int = 100, *, after: tuple[str, str] | None = None) -> tuple[StoredSession, ...]:
         """Return roots of trees with unfinished work whose owner is not alive, in order, after a position."""
         with self._reading() as connection:
-            return orphans_of(connection, after, now=self.now_ms(), lease=self._lease_ms, limit=limit)
+            return orphans_of(connection, after, limit, self._lease())
 
     def due(self, within_ms: int = 0, limit: int = 100) -> tuple[StoredSession, ...]:
         """Return sessions without a living owner whose timer is due. See `Store.due`."""
         with self._reading() as connection:
-            now = self.now_ms()
-            return due_sessions(connection, now + within_ms, now=now, lease=self._lease_ms, limit=limit)
+            return due_sessions(connection, within_ms, limit, self._lease())

@@ -14,6 +14,7 @@ from agentrail.core.journal.record import ERASED
 from agentrail.errors import StillNeeded
 from agentrail.messages import SessionId
 from agentrail.stores.append_rules import (
+    NodeLease,
     check_deletion,
     check_left,
     check_trim,
@@ -37,14 +38,8 @@ _BYTES_OF: tuple[str, ...] = (
 )
 
 
-def delete_tree(  # noqa: PLR0913 - the arguments of the port, and the clock
-    connection: apsw.Connection,
-    scope: str,
-    root: SessionId,
-    *,
-    now: int,
-    lease: int,
-    written_before_ms: int | None = None,
+def delete_tree(
+    connection: apsw.Connection, scope: str, root: SessionId, written_before_ms: int | None, lease: NodeLease
 ) -> int:
     top = checked_root(known(connection, scope, root))
     forks = connection.execute(
@@ -56,7 +51,7 @@ def delete_tree(  # noqa: PLR0913 - the arguments of the port, and the clock
     written_at_ms = max(one.written_at_ms for one in tree)
     check_deletion(root, [row[0] for row in forks], written_at_ms, written_before_ms)
     owner = fetch_node(connection, top.node)
-    check_left(root, [one.standing for one in tree], owner, now=now, lease=lease)
+    check_left(root, [one.standing for one in tree], owner, lease)
     removed = 0
     for one in tree:
         for statement in _BYTES_OF:
@@ -101,14 +96,14 @@ _LET_GO: Final = "UPDATE session SET node = '', claimed_by = '' WHERE scope = ? 
 """For a session that was erased before and taken since."""
 
 
-def erase_tree(  # noqa: PLR0913 - the arguments of the port, and the clock
-    connection: apsw.Connection, scope: str, root: SessionId, why: str, *, now: int, lease: int
+def erase_tree(
+    connection: apsw.Connection, scope: str, root: SessionId, why: str, lease: NodeLease
 ) -> Erasure:
     top = checked_root(known(connection, scope, root))
     tree = tree_of(connection, scope, root)
     owner = fetch_node(connection, top.node)
-    check_left(root, [one.standing for one in tree], owner, now=now, lease=lease)
-    return sum((_erase_session(connection, one, why, now) for one in tree), Erasure())
+    check_left(root, [one.standing for one in tree], owner, lease)
+    return sum((_erase_session(connection, one, why, lease.now_ms) for one in tree), Erasure())
 
 
 def _erase_session(connection: apsw.Connection, one: StoredSession, why: str, now: int) -> Erasure:

@@ -8,7 +8,7 @@ import msgspec
 
 from agentrail.abc.store import Beat, Heartbeats, Node, OwedRow, SharedDraw, StoredSession
 from agentrail.messages import SessionId
-from agentrail.stores.append_rules import draw_allowance, is_dead
+from agentrail.stores.append_rules import NodeLease, draw_allowance
 from agentrail.stores.sqlite_owed_rows import change_rows
 from agentrail.stores.sqlite_rows import SESSION_COLUMNS, SqliteRow, session_of
 
@@ -81,21 +81,21 @@ def fetch_node(connection: apsw.Connection, node: str) -> Node | None:
     return next(iter(fetch_nodes(connection, "id = ?", node)), None)
 
 
-def known_nodes(connection: apsw.Connection, *, now: int, lease: int) -> tuple[Node, ...]:
+def known_nodes(connection: apsw.Connection, lease: NodeLease) -> tuple[Node, ...]:
     # A file of version 2 that is only read has no reservations, and no owners of owed rows.
     known = _KNOWN if connection.pragma("user_version") > 2 else _OWNS  # noqa: PLR2004 - see above
-    return fetch_nodes(connection, f"is_gone = 0 AND seen_at_ms > ? OR {known}", now - lease)
+    return fetch_nodes(connection, f"is_gone = 0 AND seen_at_ms > ? OR {known}", lease.since_ms)
 
 
-def hear_of(connection: apsw.Connection, node: Node, *, now: int, lease: int) -> Beat:
+def hear_of(connection: apsw.Connection, node: Node, lease: NodeLease) -> Beat:
     before = fetch_node(connection, node.id) or Node(id=node.id)
-    heard = msgspec.structs.astuple(msgspec.structs.replace(node, seen_at_ms=now, gone_at_ms=0))
+    heard = msgspec.structs.astuple(msgspec.structs.replace(node, seen_at_ms=lease.now_ms, gone_at_ms=0))
     connection.execute(
         f"INSERT OR REPLACE INTO node ({_NODE_COLUMNS}, is_gone) VALUES (?,?,?,?,?,?,?,?,?,?,?,0)",  # noqa: S608 - a constant
         heard,
     )
-    connection.execute(_FORGET, (now - lease,))
-    return Beat(at_ms=now, before_ms=before.seen_at_ms, was_gone=bool(before.gone_at_ms))
+    connection.execute(_FORGET, (lease.since_ms,))
+    return Beat(at_ms=lease.now_ms, before_ms=before.seen_at_ms, was_gone=bool(before.gone_at_ms))
 
 
 def report_gone(connection: apsw.Connection, node: str, now: int) -> bool:
@@ -109,27 +109,26 @@ def forget_earlier_nodes(connection: apsw.Connection, now: int) -> None:
     connection.execute("UPDATE node SET is_gone = 1, gone_at_ms = ? WHERE is_gone = 0", (now,))
 
 
-def _alive(connection: apsw.Connection, silent: Heartbeats | None, *, now: int, lease: int) -> frozenset[str]:
-    nodes = fetch_nodes(connection)
-    return frozenset(one.id for one in nodes if not is_dead(one, now=now, lease=lease, silent=silent))
+def _alive(connection: apsw.Connection, node: str, silent: Heartbeats | None, lease: NodeLease) -> str:
+    """Return the ids of a node and of all others that are alive, as JSON."""
+    alive = {node, *(one.id for one in fetch_nodes(connection) if not lease.is_dead(one, silent))}
+    return msgspec.json.encode(sorted(alive)).decode()
 
 
-def claim_trees(  # noqa: PLR0913 - the arguments of the port, and the clock
+def claim_trees(  # noqa: PLR0913 - the arguments of the port, and the lease
     connection: apsw.Connection,
     node: str,
     silent: Heartbeats | None,
     *,
     codec: int,
-    due: int,
+    within_ms: int,
     skip: Collection[tuple[str, SessionId]],
     limit: int,
     again: bool,
-    now: int,
-    lease: int,
+    lease: NodeLease,
 ) -> tuple[StoredSession, ...]:
-    alive = _alive(connection, silent, now=now, lease=lease) | {node}
-    asked = {"due": due, "codec": codec, "limit": max(0, limit), "node": node, "again": again}
-    asked["alive"] = msgspec.json.encode(sorted(alive)).decode()
+    asked = {"due": lease.now_ms + within_ms, "codec": codec, "limit": max(0, limit), "node": node}
+    asked |= {"again": again, "alive": _alive(connection, node, silent, lease)}
     if again:
         connection.execute(_END_OLD_CLAIMS, (node, asked["alive"]))
     asked["skip"] = msgspec.json.encode([msgspec.json.encode(one).decode() for one in skip]).decode()
@@ -153,21 +152,19 @@ def owned_sessions(connection: apsw.Connection, node: str) -> Mapping[tuple[str,
     return {(scope, SessionId(session)): epoch for scope, session, epoch in rows}
 
 
-def adopt_rows(  # noqa: PLR0913 - the arguments of the port, and the clock
+def adopt_rows(  # noqa: PLR0913 - the arguments of the port, and the lease
     connection: apsw.Connection,
     kind: str,
     node: str,
     silent: Heartbeats | None,
     *,
     limit: int,
-    now: int,
-    lease: int,
+    lease: NodeLease,
 ) -> tuple[OwedRow, ...]:
-    alive = _alive(connection, silent, now=now, lease=lease) | {node}
     found: list[SqliteRow] = connection.execute(
         """SELECT id, body FROM owed WHERE kind = ? AND node NOT IN (SELECT value FROM json_each(?))
         ORDER BY id LIMIT ?""",
-        (kind, msgspec.json.encode(sorted(alive)).decode(), max(0, limit)),
+        (kind, _alive(connection, node, silent, lease), max(0, limit)),
     ).fetchall()
     rows = tuple(OwedRow(kind=kind, id=row[0], body=row[1], node=node) for row in found)
     change_rows(connection, rows, ())

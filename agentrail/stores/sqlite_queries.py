@@ -8,7 +8,7 @@ from agentrail.abc.store import Filters, StoredSession, StoredSnapshot
 from agentrail.core.journal.record import Record
 from agentrail.errors import Trimmed
 from agentrail.messages import SessionId
-from agentrail.stores.append_rules import NEIGHBOURS, session_not_found
+from agentrail.stores.append_rules import NEIGHBOURS, NodeLease, session_not_found
 from agentrail.stores.sqlite_rows import (
     SESSION_COLUMNS,
     SNAPSHOT_COLUMNS,
@@ -19,7 +19,7 @@ from agentrail.stores.sqlite_rows import (
     snapshot_from_row,
 )
 
-IS_ALIVE: Final = "(SELECT 1 FROM node WHERE id = {owner} AND is_gone = 0 AND seen_at_ms > :now - :lease)"
+IS_ALIVE: Final = "(SELECT 1 FROM node WHERE id = {owner} AND is_gone = 0 AND seen_at_ms > :since)"
 """Whether a node sent a heartbeat within the lease to the current writing process.
 
 Nodes of earlier processes are dead.
@@ -124,17 +124,17 @@ def _select(
 
 
 def orphans_of(
-    connection: apsw.Connection, after: tuple[str, str] | None, *, now: int, lease: int, limit: int
+    connection: apsw.Connection, after: tuple[str, str] | None, limit: int, lease: NodeLease
 ) -> tuple[StoredSession, ...]:
     scope, session = after or ("", "")
-    asked = {"scope": scope, "session": session, "now": now, "lease": lease, "limit": max(0, limit)}
+    asked = {"scope": scope, "session": session, "since": lease.since_ms, "limit": max(0, limit)}
     return tuple(map(session_of, connection.execute(_ORPHANS, asked)))
 
 
 def due_sessions(
-    connection: apsw.Connection, at: int, *, now: int, lease: int, limit: int
+    connection: apsw.Connection, within_ms: int, limit: int, lease: NodeLease
 ) -> tuple[StoredSession, ...]:
-    asked = {"at": at, "now": now, "lease": lease, "limit": max(0, limit)}
+    asked = {"at": lease.now_ms + within_ms, "since": lease.since_ms, "limit": max(0, limit)}
     return tuple(map(session_of, connection.execute(_DUE, asked)))
 
 

@@ -4,6 +4,7 @@ A session's row repeats its last record and is advanced only from number and epo
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final, TypeAlias
 
 import apsw
@@ -24,6 +25,7 @@ from agentrail.messages import SessionId
 from agentrail.stores.append_rules import (
     KEPT_SNAPSHOTS,
     AppendRefusal,
+    NodeLease,
     append_in_groups,
     check_dense,
     check_quota,
@@ -166,13 +168,13 @@ def _append_alone(
 # --- owners
 
 
-def take_over_tree(connection: apsw.Connection, wanted: TakeOver, *, now: int, lease: int) -> Taken:
-    scope, root, node = wanted.scope, wanted.root, wanted.node
+def take_over_tree(connection: apsw.Connection, wanted: TakeOver, lease: NodeLease) -> Taken:
+    scope, root, node, now = wanted.scope, wanted.root, wanted.node, lease.now_ms
     top = checked_root(known(connection, scope, root))
     claimed_by = connection.execute(
         "SELECT claimed_by FROM session WHERE scope = ? AND session = ?", (scope, root)
     ).get
-    check_take(wanted, top, claimed_by, lambda one: fetch_node(connection, one), now=now, lease=lease)
+    check_take(wanted, top, claimed_by, partial(fetch_node, connection), lease)
     taker = fetch_node(connection, node)
     taken: list[StoredSession] = []
     connection.execute(
@@ -198,14 +200,14 @@ def take_over_tree(connection: apsw.Connection, wanted: TakeOver, *, now: int, l
 
 
 def take_over_trees(
-    connection: apsw.Connection, wanted: Sequence[TakeOver], *, now: int, lease: int
+    connection: apsw.Connection, wanted: Sequence[TakeOver], lease: NodeLease
 ) -> tuple[Taken | AgentrailError, ...]:
     """Transfer many trees, each completely or not at all."""
     answers: list[Taken | AgentrailError] = []
     for one in wanted:
         try:
             with connection:  # a savepoint: a refused tree leaves nothing in the shared transaction
-                answers.append(take_over_tree(connection, one, now=now, lease=lease))
+                answers.append(take_over_tree(connection, one, lease))
         except (SessionNotFound, OptionError, HeldBy) as error:
             answers.append(error)
     return tuple(answers)
