@@ -1,35 +1,25 @@
 """Adapter of Brave."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
-from attrs import field, frozen
+from attrs import frozen
 
-from agentrail.abc.secret import Secret
+from agentrail.web.engines.keyed import KeyedEngine
 from agentrail.web.exchange import WebRequest
 from agentrail.web.search import get
 
 
 @frozen(kw_only=True)
-class Brave:
-    """Searches with Brave: `GET /res/v1/web/search`, at most 20 hits.
+class Brave(KeyedEngine):
+    """Searches with Brave: `GET /res/v1/web/search`, at most 20 hits."""
 
-    Attributes:
-        key: Key of the account. None if the service needs none.
-        origin: Origin of the service.
-    """
-
-    key: Secret | None = field(default=None, repr=False)
+    name: ClassVar[str] = "Brave"
     origin: str = "https://api.search.brave.com"
-
-    @property
-    def name(self) -> str:
-        """Name of the engine."""
-        return "Brave"
 
     def request(self, query: str, max_results: int) -> WebRequest:
         """Build the request. See `SearchEngine.request`."""
-        headers = {} if self.key is None else {"x-subscription-token": self.key.reveal()}
+        headers = self.key_header("x-subscription-token")
         parameters = {"q": query, "count": max_results, "text_decorations": "false"}
         return get(f"{self.origin}/res/v1/web/search", parameters, headers)
 

@@ -1,33 +1,25 @@
 """Adapter of Exa."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
-from attrs import field, frozen
+from attrs import frozen
 
-from agentrail.abc.secret import Secret
+from agentrail.web.engines.keyed import KeyedEngine
 from agentrail.web.exchange import WebRequest
 from agentrail.web.search import post
 
 
 @frozen(kw_only=True)
-class Exa:
-    """Searches with Exa: `POST /search` with highlights of each page.
+class Exa(KeyedEngine):
+    """Searches with Exa: `POST /search` with highlights of each page."""
 
-    Attributes:
-        key: Key of the account. None if the service needs none.
-    """
-
-    key: Secret | None = field(default=None, repr=False)
+    name: ClassVar[str] = "Exa"
     origin: str = "https://api.exa.ai"
-
-    @property
-    def name(self) -> str:
-        return "Exa"
 
     def request(self, query: str, max_results: int) -> WebRequest:
         """Build the request. See `SearchEngine.request`."""
-        headers = {} if self.key is None else {"x-api-key": self.key.reveal()}
+        headers = self.key_header("x-api-key")
         document = {
             "query": query,
             "numResults": max_results,

@@ -1,33 +1,25 @@
 """Adapter of SearXNG."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
-from attrs import field, frozen
+from attrs import frozen
 
-from agentrail.abc.secret import Secret
+from agentrail.web.engines.keyed import KeyedEngine
 from agentrail.web.exchange import WebRequest
 from agentrail.web.search import get
 
 
 @frozen(kw_only=True)
-class Searxng:
-    """Searches with SearXNG: `GET /search`. Its settings must allow `format=json`.
+class Searxng(KeyedEngine):
+    """Searches with SearXNG: `GET /search`. Its settings must allow `format=json`."""
 
-    Attributes:
-        key: Key of the account. None if the service needs none.
-    """
-
-    key: Secret | None = field(default=None, repr=False)
+    name: ClassVar[str] = "SearXNG"
     origin: str = "http://127.0.0.1:8080"
-
-    @property
-    def name(self) -> str:
-        return "SearXNG"
 
     def request(self, query: str, max_results: int) -> WebRequest:
         """Build the request. See `SearchEngine.request`."""
-        headers = {} if self.key is None else {"authorization": f"Bearer {self.key.reveal()}"}
+        headers = self.key_header("authorization", "Bearer ")
         # It has no parameter for the number of hits, and returns one page.
         return get(f"{self.origin}/search", {"q": query, "format": "json"}, headers)
 
