@@ -1,6 +1,6 @@
 """The interpreter: effect → port call → signal. It executes and reports, and makes no decisions."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -56,7 +56,7 @@ from agentrail.core.protocol.signals import (
     ToolWantsChild,
 )
 from agentrail.core.session.response import HEARD_CHUNKS
-from agentrail.core.session.state import SessionState
+from agentrail.core.session.state import SessionData, SessionState
 from agentrail.errors import AgentrailError, ErrorInfo, ProviderError
 from agentrail.events import AbortReceipt, LeftBehind
 from agentrail.frozen import not_json, thawed, too_large
@@ -301,10 +301,7 @@ class Interpreter:
             case ReplyToCaller(to, value):
                 self._pending_calls.answer(to, value)
             case RunTool(effect_id=effect_id, name=name):
-                opened = self._opened(effect_id, name)
-                opened.effect = effect
-                began = BegunCall(effect=effect, known=state.data, scope=opened.scope)
-                self._task_group.start_soon(self._run_tool, began, opened, scope=opened.scope, name=name)
+                self._start(effect_id, name, self._run_tool, effect, state.data).effect = effect
             case StartStream():
                 traces = self._ports.traces
                 self._start_stream(effect, traces.of_requests(state.data) if traces.tells_providers else "")
@@ -318,17 +315,10 @@ class Interpreter:
             case SpawnChild() | ResumeChild():
                 self._start_child(effect)
             case AskHost(effect_id=effect_id, name=name):
-                opened = self._opened(effect_id, f"host: {name}")
                 self._turnstile = self._turnstile or Turnstile()
-                ticket = self._turnstile.number()
-                self._task_group.start_soon(
-                    self._ask_host, effect, opened, ticket, scope=opened.scope, name=opened.name
-                )
+                self._start(effect_id, f"host: {name}", self._ask_host, effect, self._turnstile.number())
             case TellHost(effect_id=effect_id, name=name):
-                opened = self._opened(effect_id, f"host: {name}")
-                self._task_group.start_soon(
-                    self._tell_host, effect, opened, scope=opened.scope, name=opened.name
-                )
+                self._start(effect_id, f"host: {name}", self._tell_host, effect)
             case StartAgent() | PromptAgent() | CloseAgent():
                 self._carry_out_for_agent(effect)
             case KillTools(effect_ids=effect_ids):
@@ -344,15 +334,11 @@ class Interpreter:
                     PluginRequestFinished(at_ms=now_ms(), effect_id=effect_id, result=result)
                 )
             case RunPluginRequest(effect_id=effect_id, wanted=wanted):
-                opened = self._opened(effect_id, type(wanted).__name__)
-                self._task_group.start_soon(
-                    self._run_plugin_request, effect_id, wanted, opened, scope=opened.scope, name=opened.name
-                )
+                self._start(effect_id, type(wanted).__name__, self._run_plugin_request, effect_id, wanted)
             case CancelPluginRequest(effect_id=effect_id):
                 self._stop(effect_id, "no longer needed")
             case GatherContext(effect_id=effect_id):
-                opened = self._opened(effect_id, "context")
-                self._task_group.start_soon(self._gather, effect, opened, scope=opened.scope, name="context")
+                self._start(effect_id, "context", self._gather, effect)
             case SetProviderOpts(model=model, provider_opts=opts):
                 # Resolved when it is used: an invalid provider option is the fault of that request.
                 self._ports.provider_opts[model] = opts
@@ -398,16 +384,15 @@ class Interpreter:
         if self._gate is not None:
             # It may have waited for its record longer than the silence limit, so the limit starts now.
             self.timers.watch(timer, _BegunNow(trio.current_time()))
-        opened = self._opened(request.attempt, request.model)
-        opened.effect = effect
-        self._task_group.start_soon(
-            self._run_stream, request, opened, timer, effect.is_quiet, scope=opened.scope, name=request.model
+        opened = self._start(
+            request.attempt, request.model, self._run_stream, request, timer, effect.is_quiet
         )
+        opened.effect = effect
 
     async def _run_stream(
         self,
-        request: ModelRequest,
         opened: _Open,
+        request: ModelRequest,
         timer: EffectId,
         is_quiet: bool,  # noqa: FBT001 - argument of a task
     ) -> None:
@@ -464,7 +449,8 @@ class Interpreter:
 
     # --- tools
 
-    async def _run_tool(self, began: BegunCall, opened: _Open) -> None:
+    async def _run_tool(self, opened: _Open, effect: RunTool, known: SessionData) -> None:
+        began = BegunCall(effect=effect, known=known, scope=opened.scope)
         processes = opened.processes = Processes(self._task_group, self._task_group.scrub)
         keep_account(processes.account)  # for this task and all its child tasks
         opened.child_usages = usages = list[ChildUsage]()
@@ -473,15 +459,14 @@ class Interpreter:
             finished = without_lease(finished)
         opened.late_value = finished.value
         self._task_group.deliver(finished)
-        self._closed(began.effect.effect_id, opened)
+        self._closed(effect.effect_id, opened)
 
     # --- children
 
     def _start_child(self, effect: SpawnChild | ResumeChild) -> None:
-        opened = self._opened(effect.effect_id, effect.name)
-        self._task_group.start_soon(self._run_child, effect, opened, scope=opened.scope, name=effect.name)
+        self._start(effect.effect_id, effect.name, self._run_child, effect)
 
-    async def _run_child(self, effect: SpawnChild | ResumeChild, opened: _Open) -> None:
+    async def _run_child(self, opened: _Open, effect: SpawnChild | ResumeChild) -> None:
         started_at_ms = now_ms()
         outcome: ToolOutcome = Error(text="[Stopped]")
         usage = ChildUsage()
@@ -501,13 +486,13 @@ class Interpreter:
 
     # --- the host
 
-    async def _ask_host(self, effect: AskHost, opened: _Open, ticket: Ticket) -> None:
+    async def _ask_host(self, opened: _Open, effect: AskHost, ticket: Ticket) -> None:
         judged = await ask_host(effect, self._ports, opened.scope, ticket, self._task_group.scrub)
         if judged is not None:  # a withdrawn question needs no answer
             self._task_group.deliver(judged)
         self._closed(effect.effect_id, opened)
 
-    async def _tell_host(self, effect: TellHost, opened: _Open) -> None:
+    async def _tell_host(self, opened: _Open, effect: TellHost) -> None:
         await tell_host(effect, self._ports, opened.scope, self._task_group.scrub)
         self._task_group.deliver(HostTold(at_ms=now_ms(), effect_id=effect.effect_id))
         self._closed(effect.effect_id, opened)
@@ -525,13 +510,10 @@ class Interpreter:
                 self._close_agent(effect_id, reason)
 
     def _start_agent(self, effect: StartAgent) -> None:
-        opened = self._opened(effect.effect_id, effect.name)
-        opened.agent = AgentLine()
-        self._task_group.start_soon(self._run_agent, effect, opened, scope=opened.scope, name=effect.name)
+        line = AgentLine()
+        self._start(effect.effect_id, effect.name, self._run_agent, effect, line).agent = line
 
-    async def _run_agent(self, effect: StartAgent, opened: _Open) -> None:
-        line = opened.agent
-        assert line is not None  # noqa: S101 - created with the effect
+    async def _run_agent(self, opened: _Open, effect: StartAgent, line: AgentLine) -> None:
         usage = line.usage
         opened.child_usages = (usage,)
         reason: str | None = None
@@ -565,7 +547,7 @@ class Interpreter:
 
     # --- requests of plugins
 
-    async def _run_plugin_request(self, effect_id: EffectId, wanted: Wanted, opened: _Open) -> None:
+    async def _run_plugin_request(self, opened: _Open, effect_id: EffectId, wanted: Wanted) -> None:
         result: RequestResult | None = None
         with opened.scope:
             result = await run_plugin_request(
@@ -585,7 +567,7 @@ class Interpreter:
 
     # --- context
 
-    async def _gather(self, effect: GatherContext, opened: _Open) -> None:
+    async def _gather(self, opened: _Open, effect: GatherContext) -> None:
         gathered: ContextGathered | None = ContextGathered(at_ms=now_ms(), effect_id=effect.effect_id)
         if self._context is not None:
             gathered = None
@@ -672,8 +654,12 @@ class Interpreter:
             if opened.processes is not None:
                 opened.processes.stop()
 
-    def _opened(self, effect_id: EffectId, name: str) -> _Open:
+    def _start(
+        self, effect_id: EffectId, name: str, work: Callable[..., Awaitable[None]], *args: Any
+    ) -> _Open:
+        """Start the work of an effect in a task with a scope of its own. It begins in a later step of the event loop."""
         opened = self._open[effect_id] = _Open(name)
+        self._task_group.start_soon(work, opened, *args, scope=opened.scope, name=name)
         return opened
 
     def _closed(self, effect_id: EffectId, opened: _Open) -> None:
