@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, overload
 
 import trio
-from attrs import evolve, frozen
+from attrs import define, evolve, field, frozen
 
 from agentrail.actors.mailbox import Mailbox, MailboxStatistics
 from agentrail.actors.reply_slots import ReplyTo, down
@@ -94,6 +94,7 @@ def current_cell() -> "ActorCell | None":
     return _current.get()
 
 
+@define(eq=False, repr=False, weakref_slot=False)
 class ActorCell:
     """The internal state of one instance.
 
@@ -104,58 +105,31 @@ class ActorCell:
         killed: Whether it was killed, without any grace time.
     """
 
-    __slots__ = (
-        "_debts",
-        "_known_as",
-        "_links",
-        "_releases",
-        "_shields",
-        "_watchers",
-        "exit_reason",
-        "handle",
-        "id",
-        "incarnation",
-        "is_laddered",
-        "killed",
-        "mailbox",
-        "owner",
-        "run",
-        "scope",
-        "stop_reason",
-        "task",
-        "token",
-        "trap_exits",
-    )
+    id: Hashable
+    incarnation: int
+    owner: ChildOwner | None
+    token: Token | None
+    mailbox: Mailbox[object] | None = None
+    trap_exits: bool = field(init=False, default=False)
+    exit_reason: ExitReason | None = field(init=False, default=None)
+    stop_reason: ExitReason | None = field(init=False, default=None)
+    is_laddered: bool = field(init=False, default=False)
+    killed: bool = field(init=False, default=False)
+    run: trio.lowlevel.TrioToken | None = field(init=False, factory=current_run)
+    scope: trio.CancelScope = field(init=False, factory=trio.CancelScope)
+    task: trio.lowlevel.Task | None = field(init=False, default=None)
+    handle: "ActorHandle" = field(init=False)
+    _known_as: "weakref.ref[ActorHandle]" = field(init=False)  # in place of the handle, once it has ended
+    # Dicts keep the order of insertion: watchers are notified in the order in which they registered. Created on first use,
+    # like the shields: most actors need none, and ten thousand actors would hold fifty thousand empty ones.
+    _debts: dict[ReplyTo, None] | None = field(init=False, default=None)
+    _links: "dict[ActorCell, None] | None" = field(init=False, default=None)
+    _releases: dict[object, Callable[[], None]] | None = field(init=False, default=None)
+    _shields: dict[trio.CancelScope, None] | None = field(init=False, default=None)
+    _watchers: dict[object, Callable[[ExitReason], None]] | None = field(init=False, default=None)
 
-    def __init__(
-        self,
-        child_id: Hashable,
-        incarnation: int,
-        owner: ChildOwner | None,
-        token: Token | None,
-        mailbox: Mailbox[object] | None = None,
-    ) -> None:
-        self.id: Hashable = child_id
-        self.incarnation: int = incarnation
-        self.owner: ChildOwner | None = owner
-        self.token: Token | None = token
-        self.mailbox: Mailbox[object] | None = mailbox
-        self.trap_exits: bool = False
-        self.exit_reason: ExitReason | None = None
-        self.stop_reason: ExitReason | None = None
-        self.is_laddered: bool = False
-        self.killed: bool = False
-        self.run: trio.lowlevel.TrioToken | None = current_run()
-        self.scope: trio.CancelScope = trio.CancelScope()
-        self._shields: dict[trio.CancelScope, None] | None = None
-        self.task: trio.lowlevel.Task | None = None
-        self.handle: ActorHandle = ActorHandle(self)
-        # Dicts keep the order of insertion: watchers are notified in the order in which they registered. Created on first use,
-        # like the shields: most actors need none, and ten thousand actors would hold fifty thousand empty ones.
-        self._debts: dict[ReplyTo, None] | None = None
-        self._links: dict[ActorCell, None] | None = None
-        self._releases: dict[object, Callable[[], None]] | None = None
-        self._watchers: dict[object, Callable[[ExitReason], None]] | None = None
+    def __attrs_post_init__(self) -> None:
+        self.handle = ActorHandle(self)
 
     # --- stopping
 

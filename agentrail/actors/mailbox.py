@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 import trio
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from agentrail.actors.dead_letters import DeadLetters, bury, dead_letters
 from agentrail.actors.reply_slots import ReplyTo
@@ -101,6 +101,7 @@ class MailboxStatistics:
         return self.accepted - self.waiting - self.dropped
 
 
+@define(eq=False, repr=False, weakref_slot=False)
 class Mailbox(Generic[M]):
     """Messages for one actor. The user lane and the notices share one order. Control messages overtake both.
 
@@ -108,49 +109,32 @@ class Mailbox(Generic[M]):
         via: The route of the message last returned by `take_nowait`, such as its address. `None` if it came directly.
     """
 
-    __slots__ = (
-        "_accepted",
-        "_capacity",
-        "_clockwork",
-        "_closed",
-        "_control",
-        "_control_only",
-        "_dropped",
-        "_held",
-        "_most",
-        "_most_control",
-        "_most_notices",
-        "_most_user",
-        "_outside",
-        "_overflow",
-        "_queue",
-        "_reader",
-        "_rejected",
-        "_since_yield",
-        "_waiting_for_room",
-        "via",
-    )
+    _capacity: int = field(default=1000, kw_only=True)
+    _overflow: Overflow = field(default="reject", kw_only=True)
+    # Each message with its route: `None` for a notice, `_DIRECT` for a direct message from outside, or its route.
+    _queue: deque[tuple[object, object]] = field(init=False, default=_NO_MAIL)
+    _clockwork: Clockwork | None = field(init=False, default=None)
+    via: object = field(init=False, default=None)
+    _control: deque[object] | None = field(
+        init=False, default=None
+    )  # created on first use: most actors need none
+    _reader: trio.lowlevel.Task | None = field(init=False, default=None)
+    _waiting_for_room: trio.lowlevel.ParkingLot | None = field(init=False, default=None)
+    _control_only: bool = field(init=False, default=False)
+    _held: int = field(init=False, default=0)
+    _closed: ExitReason | None = field(init=False, default=None)
+    _outside: int = field(init=False, default=0)
+    _since_yield: int = field(init=False, default=0)
+    _accepted: int = field(init=False, default=0)
+    _rejected: int = field(init=False, default=0)
+    _dropped: int = field(init=False, default=0)
+    _most: int = field(init=False, default=0)
+    _most_user: int = field(init=False, default=0)
+    _most_notices: int = field(init=False, default=0)
+    _most_control: int = field(init=False, default=0)
 
-    def __init__(self, *, capacity: int = 1000, overflow: Overflow = "reject") -> None:
-        check_mailbox(capacity, overflow)
-        # Each message with its route: `None` for a notice, `_DIRECT` for a direct message from outside, or its route.
-        self._queue = _NO_MAIL
-        self._clockwork: Clockwork | None = None
-        self.via: object = None
-        self._control: deque[object] | None = None  # created on first use: most actors need none
-        self._reader: trio.lowlevel.Task | None = None
-        self._waiting_for_room: trio.lowlevel.ParkingLot | None = None
-        self._control_only = False
-        self._held = 0
-        self._closed: ExitReason | None = None
-        self._capacity = capacity
-        self._overflow = overflow
-        self._outside = 0
-        self._since_yield = 0
-        self._accepted = 0
-        self._rejected = 0
-        self._dropped = 0
-        self._most = self._most_user = self._most_notices = self._most_control = 0
+    def __attrs_post_init__(self) -> None:
+        check_mailbox(self._capacity, self._overflow)
 
     # --- putting
 

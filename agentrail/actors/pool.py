@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, TypeAlias, TypeVar, assert_never, cast, overload
 
 import trio
+from attrs import define, field
 
 from agentrail.actors.actor_handle import ActorCell, cell_of, current_cell
 from agentrail.actors.actor_types import worker
@@ -66,6 +67,7 @@ _FOR_THE_PROCESS: Final = (KeyboardInterrupt, SystemExit)
 Errors: TypeAlias = tuple[type[Exception], ...]
 
 
+@define(eq=False, repr=False, weakref_slot=False)
 class JobRecord:
     """A pool's record of one job.
 
@@ -75,28 +77,15 @@ class JobRecord:
         make_error: Builds the error of a job without a result, a new one for each caller.
     """
 
-    __slots__ = (
-        "error",
-        "is_accepted",
-        "make_error",
-        "number",
-        "over",
-        "payload",
-        "placed",
-        "traceback",
-        "value",
-    )
-
-    def __init__(self, number: JobNumber, payload: object) -> None:
-        self.number: JobNumber = number
-        self.payload: object = payload
-        self.placed: trio.Event = trio.Event()
-        self.over: trio.Event = trio.Event()
-        self.is_accepted: bool = False
-        self.value: Any = None
-        self.error: Exception | None = None
-        self.traceback: TracebackType | None = None
-        self.make_error: Callable[[], Exception] | None = None
+    number: JobNumber
+    payload: object
+    placed: trio.Event = field(init=False, factory=trio.Event)
+    over: trio.Event = field(init=False, factory=trio.Event)
+    is_accepted: bool = field(init=False, default=False)
+    value: Any = field(init=False, default=None)
+    error: Exception | None = field(init=False, default=None)
+    traceback: TracebackType | None = field(init=False, default=None)
+    make_error: Callable[[], Exception] | None = field(init=False, default=None)
 
     def accept(self) -> None:
         self.is_accepted = True
@@ -113,17 +102,15 @@ class JobRecord:
             raise self.make_error()
 
 
+@define(eq=False, repr=False, weakref_slot=False)
 class _Worker:
-    __slots__ = ("began", "cell", "is_cancelled", "job", "number", "scope", "wake")
-
-    def __init__(self, number: WorkerNumber, cell: ActorCell) -> None:
-        self.number = number
-        self.cell = cell
-        self.job: JobRecord | None = None
-        self.began = False
-        self.is_cancelled = False
-        self.scope: trio.CancelScope | None = None
-        self.wake = trio.Event()
+    number: WorkerNumber
+    cell: ActorCell
+    job: JobRecord | None = field(init=False, default=None)
+    began: bool = field(init=False, default=False)
+    is_cancelled: bool = field(init=False, default=False)
+    scope: trio.CancelScope | None = field(init=False, default=None)
+    wake: trio.Event = field(init=False, factory=trio.Event)
 
     def assign(self, job: JobRecord) -> None:
         self.job, self.began, self.is_cancelled = job, False, False

@@ -3,6 +3,7 @@
 from typing import Final
 
 import trio
+from attrs import define, field
 
 from agentrail.core.protocol.request import Chunk, EffectId, UsageUpdate
 from agentrail.core.protocol.signals import ChunksArrived
@@ -19,31 +20,20 @@ _TURNS_TO_A_READER: Final = 3
 """The session runs in the first turn. Its subscribers run in the second, or in the third if this stream comes first in both."""
 
 
+@define(eq=False, repr=False, weakref_slot=False)
 class ChunkBuffer:
     """The waiting chunks of a stream. They are one message in the mailbox, however many arrive before it is read."""
 
-    __slots__ = (
-        "_chunks",
-        "_lies_there",
-        "_run",
-        "_taken_at",
-        "_usage",
-        "effect_id",
-        "touched_at",
-        "usage",
-    )
-
-    def __init__(self, effect_id: EffectId) -> None:
-        self.effect_id: EffectId = effect_id
-        self._chunks: list[Chunk] = []
-        self._lies_there = False
-        self._run = _FIRST_RUN
-        self._taken_at = trio.current_time()
-        self._usage: UsageUpdate | None = None
-        self.touched_at: float | None = None
-        """Time of the last chunk without content, which the session may not have been notified of."""
-        self.usage: TokenUsage = TokenUsage()
-        """Usage of the response so far, according to the server."""
+    effect_id: EffectId
+    _chunks: list[Chunk] = field(init=False, factory=list)
+    _lies_there: bool = field(init=False, default=False)
+    _run: int = field(init=False, default=_FIRST_RUN)
+    _taken_at: float = field(init=False, factory=trio.current_time)
+    _usage: UsageUpdate | None = field(init=False, default=None)
+    touched_at: float | None = field(init=False, default=None)
+    """Time of the last chunk without content, which the session may not have been notified of."""
+    usage: TokenUsage = field(init=False, factory=TokenUsage)
+    """Usage of the response so far, according to the server."""
 
     def note(self, update: UsageUpdate) -> bool:
         """Record the usage so far. Return whether the session must be notified, as `touch` does."""

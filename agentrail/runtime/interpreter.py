@@ -256,43 +256,26 @@ class _Teardown:
     begun_at: float = field(factory=trio.current_time)
 
 
+@define(eq=False, repr=False, weakref_slot=False)
 class Interpreter:
-    __slots__ = (
-        "_bus",
-        "_calls",
-        "_context",
-        "_gate",
-        "_open",
-        "_pending_calls",
-        "_ports",
-        "_task_group",
-        "_teardowns",
-        "_turnstile",
-        "timers",
-    )
+    """Carries out the effects of one session. Requires a Trio run. Without a journal, streams are always read."""
 
-    def __init__(
-        self,
-        task_group: TaskGroup,
-        ports: Ports,
-        bus: EventBus,
-        pending_calls: PendingCalls,
-        journal: KeptJournal | None = None,
-    ) -> None:
-        """Store the collaborators of effects. Requires a Trio run. Without a journal, streams are always read."""
-        self._gate = None if journal is None else journal.writer
-        self._task_group = task_group
-        self._ports = ports
-        self._bus = bus
-        self._pending_calls = pending_calls
-        self._open: dict[EffectId, _Open] = {}
-        self._teardowns: tuple[_Teardown, ...] = ()
-        self._calls = ToolCallRunner(ports, pending_calls, task_group, journal)
-        self._turnstile: Turnstile | None = (
-            None  # created for the first question to a host: most sessions have none
-        )
-        self._context = _gatherer_of(ports, task_group)
-        self.timers: SessionTimers = SessionTimers()
+    _task_group: TaskGroup
+    _ports: Ports
+    _bus: EventBus
+    _pending_calls: PendingCalls
+    _journal: KeptJournal | None = None
+    _calls: ToolCallRunner = field(init=False)
+    _context: ContextGatherer | None = field(init=False)
+    _open: dict[EffectId, _Open] = field(init=False, factory=dict)
+    _teardowns: tuple[_Teardown, ...] = field(init=False, default=())
+    # Created for the first question to a host: most sessions have none.
+    _turnstile: Turnstile | None = field(init=False, default=None)
+    timers: SessionTimers = field(init=False, factory=SessionTimers)
+
+    def __attrs_post_init__(self) -> None:
+        self._calls = ToolCallRunner(self._ports, self._pending_calls, self._task_group, self._journal)
+        self._context = _gatherer_of(self._ports, self._task_group)
 
     def carry_out(self, effect: Effect, state: SessionState) -> None:
         match effect:
@@ -381,7 +364,7 @@ class Interpreter:
             request = self._context.join(request, effect.context)
         timer = stall_timer_of(request.attempt)
         self.timers.set(timer, effect.look_at_ms)
-        if self._gate is not None:
+        if self._journal is not None:
             # It may have waited for its record longer than the silence limit, so the limit starts now.
             self.timers.watch(timer, _BegunNow(trio.current_time()))
         opened = self._start(
@@ -405,7 +388,7 @@ class Interpreter:
                 async with provider.open_stream(request) as given:
                     if call_guarded(lambda _: None, getattr, provider, "secrets", None):
                         self._ports.withheld.learn_from(provider)  # its key may have just been read
-                    chunks = given if self._gate is None else HeldStream(given, self._gate)
+                    chunks = given if self._journal is None else HeldStream(given, self._journal.writer)
                     self.timers.watch(timer, SignsOfLife(chunks, buffer))
                     completed = await self._deliver_chunks(buffer, chunks, is_quiet=is_quiet)
                 if completed is None:

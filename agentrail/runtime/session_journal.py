@@ -71,6 +71,9 @@ _REFUSED: Final = "It was not written, because the store that keeps what stood t
 
 
 class Durable(Protocol):
+    @property
+    def scrub(self) -> Scrub: ...
+
     async def wait_durable(self, number: int) -> None: ...
 
 
@@ -89,14 +92,17 @@ class HandedNote:
 
 
 class FileNotes:
-    __slots__ = ("_count", "_journal", "_known", "_waiting", "scrub")
+    __slots__ = ("_count", "_journal", "_known", "_waiting")
 
-    def __init__(self, journal: Durable, scrub: Scrub) -> None:
+    def __init__(self, journal: Durable) -> None:
         self._journal = journal
         self._waiting: dict[int, HandedNote] = {}
         self._known: dict[str, None] = {}
         self._count = 0
-        self.scrub: Scrub = scrub
+
+    @property
+    def scrub(self) -> Scrub:
+        return self._journal.scrub
 
     def number_next(self) -> int:
         self._count += 1
@@ -260,6 +266,7 @@ class Stepped:
     drafts: tuple[Draft, ...]
 
 
+@define(eq=False, repr=False, weakref_slot=False)
 class SessionJournal:
     """Records of a live session, and the effects that wait for them.
 
@@ -273,81 +280,42 @@ class SessionJournal:
         tail: End of the journal, including records handed over.
     """
 
-    __slots__ = (
-        "_callers",
-        "_changed",
-        "_guard",
-        "_is_grouped",
-        "_is_told",
-        "_latest",
-        "_mailbox",
-        "_recorder",
-        "_scope",
-        "_sent",
-        "_session",
-        "_settled",
-        "_snapshot",
-        "_wants_snapshot",
-        "confirmed",
-        "durable",
-        "files",
-        "first",
-        "is_held",
-        "not_begun",
-        "old_events",
-        "outbox",
-        "recorded_at",
-        "refusal",
-        "seen_up_to",
-        "tail",
-        "tool_change",
-        "writer",
-    )
+    _latest: SessionState = field(alias="state")
+    tail: Tail
+    writer: Writer
+    _mailbox: Notified
+    _callers: Callers
+    first: Recovered | None = None
+    _snapshot: int = 0
+    tool_change: ChangeTools | None = None
+    old_events: OldEvents | None = None
+    scrub: Scrub = keep
+    _guard: WorkGuard | None = None
+    _is_grouped: bool = False
+    _recorder: Recorder = field(init=False)
+    _scope: str = field(init=False)
+    _session: SessionId = field(init=False)
+    seen_up_to: int = field(init=False)
+    durable: int = field(init=False)
+    files: FileNotes = field(init=False)
+    outbox: Outbox = field(init=False, factory=Outbox)
+    refusal: AgentrailError | None = field(init=False, default=None)
+    recorded_at: float = field(init=False, default=0.0)
+    confirmed: int = field(init=False, default=-1)
+    is_held: bool = field(init=False, default=False)
+    not_begun: frozenset[EffectId] = field(init=False, default=frozenset())
+    _sent: int = field(init=False, default=0)
+    _wants_snapshot: bool = field(init=False, default=False)
+    _is_told: bool = field(init=False, default=False)
+    _changed: trio.Event | None = field(init=False, default=None)
+    _settled: trio.Event | None = field(init=False, default=None)
 
-    def __init__(  # noqa: PLR0913 - the state that a journal continues from
-        self,
-        state: SessionState,
-        tail: Tail,
-        writer: Writer,
-        mailbox: Notified,
-        callers: Callers,
-        *,
-        first: Recovered | None = None,
-        snapshot: int = 0,
-        tool_change: ChangeTools | None = None,
-        old_events: OldEvents | None = None,
-        scrub: Scrub = keep,
-        guard: WorkGuard | None = None,
-        is_grouped: bool = False,
-    ) -> None:
-        self._guard = guard
-        self._is_grouped = is_grouped
-        self._sent = 0
-        self.is_held: bool = False
-        self.not_begun: frozenset[EffectId] = frozenset()
-        self.confirmed: int = -1
-        self.files: FileNotes = FileNotes(self, scrub)
-        self.first: Recovered | None = first
-        self.tool_change: ChangeTools | None = tool_change
-        self.seen_up_to: int = state.data.seq
-        self.old_events: OldEvents | None = old_events
-        self.recorded_at: float = 0.0
-        self._snapshot = snapshot
-        self._wants_snapshot = False
-        self.outbox: Outbox = Outbox()
-        self.durable: int = tail.seq
-        self.refusal: AgentrailError | None = None
-        self.tail: Tail = tail
-        self.writer: Writer = writer
-        self._recorder = Recorder(state)
-        self._latest = state
-        self._mailbox = mailbox
-        self._callers = callers
-        self._scope = state.data.config.scope
-        self._session: SessionId = state.data.config.session_id
-        self._is_told = False
-        self._changed: trio.Event | None = None
-        self._settled: trio.Event | None = None
+    def __attrs_post_init__(self) -> None:
+        data = self._latest.data
+        self._recorder = Recorder(self._latest)
+        self._scope, self._session = data.config.scope, data.config.session_id
+        self.seen_up_to, self.durable = data.seq, self.tail.seq
+        self.files = FileNotes(self)
 
     def note_drift(
         self, drift: Drift, state: SessionState, begun: tuple[EffectId, ...], *, at_ms: int, engine: str

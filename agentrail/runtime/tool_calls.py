@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 import trio
+from attrs import define, field
 
 from agentrail.abc import (
     MAX_RESULT_BYTES,
@@ -398,53 +399,25 @@ class BegunCall(msgspec.Struct, frozen=True, kw_only=True):
     scope: trio.CancelScope
 
 
+@define(eq=False, repr=False, weakref_slot=False)
 class RunningCall:
-    __slots__ = (
-        "_began_at_ms",
-        "_calls",
-        "_child_usages",
-        "_flushing",
-        "_is_detached",
-        "_is_over",
-        "_processes",
-        "_progress",
-        "_sandbox",
-        "_scope",
-        "_sessions",
-        "_way_back",
-        "effect",
-        "known",
-        "ports",
-    )
-
+    _calls: "ToolCallRunner"
     effect: RunTool
     known: SessionData
     ports: Ports
-
-    def __init__(
-        self,
-        calls: "ToolCallRunner",
-        began: BegunCall,
-        processes: Processes,
-        child_usages: list[ChildUsage],
-        *,
-        at_ms: int,
-    ) -> None:
-        self._calls = calls
-        self._scope = began.scope
-        self._processes = processes
-        self._child_usages = child_usages
-        self._way_back = way_back()
-        self._progress: Progress | None = None  # created for the first report: most calls make none
-        self._flushing: trio.CancelScope | None = None
-        self._began_at_ms = at_ms
-        self._is_detached = False
-        self._is_over = False
-        self._sandbox: Sandbox | None = None
-        self._sessions: dict[trio.CancelScope, trio.Event] = {}
-        self.effect = began.effect
-        self.known = began.known
-        self.ports = calls.ports
+    _scope: trio.CancelScope
+    _processes: Processes
+    _child_usages: list[ChildUsage]
+    _began_at_ms: int
+    _way_back: Callable[..., object] = field(init=False, factory=way_back)
+    _progress: Progress | None = field(
+        init=False, default=None
+    )  # created for the first report: most calls make none
+    _flushing: trio.CancelScope | None = field(init=False, default=None)
+    _is_detached: bool = field(init=False, default=False)
+    _is_over: bool = field(init=False, default=False)
+    _sandbox: Sandbox | None = field(init=False, default=None)
+    _sessions: dict[trio.CancelScope, trio.Event] = field(init=False, factory=dict)
 
     # --- members of the context
 
@@ -710,22 +683,19 @@ _MEMBERS: Final[Mapping[str, Callable[[RunningCall], object]]] = MappingProxyTyp
 """Source of each member of a context."""
 
 
+@define(eq=False, repr=False, weakref_slot=False)
 class ToolCallRunner:
-    __slots__ = ("_commands", "_journal", "files", "pending_calls", "ports", "task_group")
+    ports: Ports
+    pending_calls: PendingCalls
+    task_group: TaskGroup
+    _journal: KeptJournal | None = None
+    _commands: BackgroundCommands | None = field(
+        init=False, default=None
+    )  # created for the first tool that uses them
 
-    def __init__(
-        self,
-        ports: Ports,
-        pending_calls: PendingCalls,
-        task_group: TaskGroup,
-        journal: KeptJournal | None = None,
-    ) -> None:
-        self._journal = journal
-        self.files: FileNotes | None = None if journal is None else journal.files
-        self.ports: Ports = ports
-        self.pending_calls: PendingCalls = pending_calls
-        self.task_group: TaskGroup = task_group
-        self._commands: BackgroundCommands | None = None  # created for the first tool that uses them
+    @property
+    def files(self) -> FileNotes | None:
+        return None if self._journal is None else self._journal.files
 
     @property
     def epoch(self) -> int:
@@ -749,7 +719,9 @@ class ToolCallRunner:
             tool, timeout_seconds, misfit = ended
             # Relative to the entry of the scope, in this pass. Setting the deadline itself would cost half as much as the scope.
             scope.relative_deadline = max(timeout_seconds, 0.0)
-            call = RunningCall(self, began, processes, child_usages, at_ms=started_at_ms)
+            call = RunningCall(
+                self, effect, began.known, self.ports, scope, processes, child_usages, started_at_ms
+            )
             CALL_TRACE.set(partial(self.ports.traces.of_call, began.known, effect.call_id))
             attempt = Attempt(
                 tool=tool,
