@@ -1,7 +1,7 @@
 """A pool of workers: jobs wait in one bounded queue, and the job of a dead worker goes to another worker."""
 
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from types import TracebackType
@@ -122,26 +122,24 @@ class _Worker:
             self.scope.cancel(reason="no caller waits for this job any more")
 
 
+@define(eq=False, repr=False, slots=False)
 class PoolCore:
     """A running pool."""
 
-    def __init__(
-        self,
-        flags: PoolFlags,
-        work: Callable[..., Awaitable[Any]],
-        resource: Callable[[], AbstractAsyncContextManager[Any]] | None,
-        errors: Errors,
-    ) -> None:
-        self.state: PoolState = PoolState(flags=flags)
-        self._work = work
-        self._resource = resource
-        self._errors = errors
-        self._numbers = itertools.count(1)
-        self._jobs: dict[JobNumber, JobRecord] = {}
-        self._workers: dict[WorkerNumber, _Worker] = {}
-        self._cells: set[ActorCell] = set()
-        self._supervisor: Supervisor | None = None
-        self._drained = trio.Event()
+    _flags: PoolFlags
+    _work: Callable[..., Awaitable[Any]]
+    _resource: Callable[[], AbstractAsyncContextManager[Any]] | None
+    _errors: Errors
+    state: PoolState = field(init=False)
+    _numbers: Iterator[int] = field(init=False, factory=partial(itertools.count, 1))
+    _jobs: dict[JobNumber, JobRecord] = field(init=False, factory=dict)
+    _workers: dict[WorkerNumber, _Worker] = field(init=False, factory=dict)
+    _cells: set[ActorCell] = field(init=False, factory=set)
+    _supervisor: Supervisor | None = field(init=False, default=None)
+    _drained: trio.Event = field(init=False, factory=trio.Event)
+
+    def __attrs_post_init__(self) -> None:
+        self.state = PoolState(flags=self._flags)
 
     async def stop(self, seconds: float) -> StopSummary | None:
         self.refuse_own_jobs("stop its own pool and wait for itself")

@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any, Final, Self, TypeAlias
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from agentrail.abc import Capabilities
 from agentrail.core.policy.budget import Price
@@ -38,23 +38,15 @@ class _Known:
     context_window: int | None
 
 
+@define(eq=False, repr=False, slots=False)
 class PriceList:
     """Known data of the models at one address. The address determines who bills. A self-hosted server is unknown."""
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        price: Price | None = None,
-        context_window: int | None = None,
-        images: bool = True,
-    ) -> None:
-        """Store the address and the options, which take precedence over the data."""
-        self._url = url
-        self._images = images
-        self._price = price
-        self._context_window = context_window
-        self._known: dict[str, _Known] = {}
+    _url: str
+    _price: Price | None = field(default=None, kw_only=True)
+    _context_window: int | None = field(default=None, kw_only=True)
+    _images: bool = field(default=True, kw_only=True)
+    _known: dict[str, _Known] = field(init=False, factory=dict)
 
     @classmethod
     def of(cls, options: ProviderOptions, url: str) -> Self:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from attrs import define, field
+
 from agentrail.core.protocol.request import (
     ArgumentsDelta,
     Completed,
@@ -36,28 +38,22 @@ _CUTS: frozenset[StopReason] = frozenset({"refused", "max_tokens", "context_wind
 _MAY_BE_EMPTY: frozenset[StopReason] = frozenset({*_CUTS, "stop_sequence", "pause"})
 
 
+@define(eq=False, repr=False, weakref_slot=False)
 class _Text:
-    __slots__ = ("pieces",)
-
-    def __init__(self) -> None:
-        self.pieces: list[str] = []
+    pieces: list[str] = field(init=False, factory=list)
 
 
+@define(eq=False, repr=False, weakref_slot=False)
 class _Thinking:
-    __slots__ = ("pieces", "signature")
-
-    def __init__(self) -> None:
-        self.pieces: list[str] = []
-        self.signature: str | None = None
+    pieces: list[str] = field(init=False, factory=list)
+    signature: str | None = field(init=False, default=None)
 
 
+@define(eq=False, repr=False, weakref_slot=False)
 class _Call:
-    __slots__ = ("call_id", "name", "pieces")
-
-    def __init__(self, call_id: str, name: str) -> None:
-        self.call_id = call_id
-        self.name = name
-        self.pieces: list[str] = []
+    call_id: str
+    name: str
+    pieces: list[str] = field(init=False, factory=list)
 
 
 class ResponseBuilder:

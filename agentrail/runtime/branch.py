@@ -3,7 +3,7 @@
 from typing import Final
 
 import trio
-from attrs import frozen
+from attrs import define, field, frozen
 
 from agentrail.actors.actor_handle import ActorHandle
 from agentrail.actors.supervisor_handle import Supervisor
@@ -48,17 +48,15 @@ class SupervisorLabel:
         """Do nothing: it is never looked up by name."""
 
 
+@define(eq=False, repr=False, weakref_slot=False)
 class Branch:
-    __slots__ = ("_flags", "_name", "_opening", "_redact", "_specs", "_task_group", "supervisor")
-
-    def __init__(self, name: str, flags: SupervisorFlags, *, redact: Redact = keep) -> None:
-        self._redact = redact
-        self._name = name
-        self._flags = flags
-        self._specs: tuple[ChildSpec, ...] = ()
-        self._task_group: TaskGroup | None = None
-        self._opening: trio.Event | None = None
-        self.supervisor: Supervisor | None = None
+    _name: str
+    _flags: SupervisorFlags
+    _redact: Redact = field(default=keep, kw_only=True)
+    _specs: tuple[ChildSpec, ...] = field(init=False, default=())
+    _task_group: TaskGroup | None = field(init=False, default=None)
+    _opening: trio.Event | None = field(init=False, default=None)
+    supervisor: Supervisor | None = field(init=False, default=None)
 
     def enter(self, task_group: TaskGroup) -> None:
         self._task_group = task_group

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 import trio
-from attrs import frozen
+from attrs import define, field, frozen
 
 from agentrail.abc import MAX_CONTEXT_BYTES, AtEnd, ContextProvider, ProviderContext, TimedProvider
 from agentrail.core.policy.request_context import tokens_of
@@ -42,20 +42,19 @@ class Gathered:
 _NO_CONTEXT: Final = Gathered()
 
 
+@define(eq=False, repr=False, weakref_slot=False)
 class ContextGatherer:
-    __slots__ = ("_about", "_earlier", "_kept", "_kept_by", "_providers", "_read", "_said", "_scrub")
+    _providers: Sequence[ContextProvider]
+    _about: ProviderContext
+    _scrub: Scrub = keep
+    _kept: Gathered = field(init=False, default=_NO_CONTEXT)
+    _kept_by: EffectId = field(init=False, default=_NOTHING_KEPT)
+    _earlier: dict[UserMessage, UserMessage] = field(init=False, factory=dict)
+    _said: set[tuple[UserBlock, ...]] = field(init=False, factory=set)
+    _read: Sequence[Message] = field(init=False, default=())
 
-    def __init__(
-        self, providers: Sequence[ContextProvider], about: ProviderContext, scrub: Scrub = keep
-    ) -> None:
-        self._providers = tuple(providers)
-        self._about = about
-        self._scrub = scrub
-        self._kept = _NO_CONTEXT
-        self._kept_by = _NOTHING_KEPT
-        self._earlier: dict[UserMessage, UserMessage] = {}
-        self._said: set[tuple[UserBlock, ...]] = set()
-        self._read: Sequence[Message] = ()
+    def __attrs_post_init__(self) -> None:
+        self._providers = tuple(self._providers)
 
     async def gather(self, effect: GatherContext) -> ContextGathered:
         messages = tuple(effect.messages)

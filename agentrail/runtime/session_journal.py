@@ -77,13 +77,11 @@ class Durable(Protocol):
     async def wait_durable(self, number: int) -> None: ...
 
 
+@define(eq=False, repr=False, weakref_slot=False)
 class HandedNote:
-    __slots__ = ("contents", "is_handed", "number")
-
-    def __init__(self, contents: Mapping[str, bytes]) -> None:
-        self.contents: Mapping[str, bytes] = contents
-        self.number: int = 0
-        self.is_handed: trio.Event = trio.Event()
+    contents: Mapping[str, bytes]
+    number: int = field(init=False, default=0)
+    is_handed: trio.Event = field(init=False, factory=trio.Event)
 
     def handed(self, number: int) -> None:
         """Called with the record number, or 0 if nothing was recorded."""
@@ -91,14 +89,12 @@ class HandedNote:
         self.is_handed.set()
 
 
+@define(eq=False, repr=False, weakref_slot=False)
 class FileNotes:
-    __slots__ = ("_count", "_journal", "_known", "_waiting")
-
-    def __init__(self, journal: Durable) -> None:
-        self._journal = journal
-        self._waiting: dict[int, HandedNote] = {}
-        self._known: dict[str, None] = {}
-        self._count = 0
+    _journal: Durable
+    _waiting: dict[int, HandedNote] = field(init=False, factory=dict)
+    _known: dict[str, None] = field(init=False, factory=dict)
+    _count: int = field(init=False, default=0)
 
     @property
     def scrub(self) -> Scrub:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import attrs
 import msgspec
-from attrs import frozen
+from attrs import define, field, frozen
 
 from agentrail.abc import Provider, Tool
 from agentrail.abc.store import Cause, Filters, StoredSession
@@ -114,26 +114,23 @@ class ReadySession:
     options: SessionOptions
 
 
+@define(eq=False, repr=False, slots=False)
 class SessionResumption:
-    def __init__(
-        self,
-        keeping: Keeping,
-        dependencies: Dependencies,
-        wanted: WantedSession,
-        make_root: MakeRoot = SessionCell,
-        *,
-        seen: int | None = None,
-    ) -> None:
-        """Create it. `seen` is the number of the last event that readers here have seen, or None without readers."""
-        self._make_root = make_root
-        self._keeping = keeping
-        self._dependencies = dependencies
-        self._wanted = wanted
-        self._finder = PluginFinder({})
-        self._watch: PluginWatch | None = None
-        self._seen = seen
-        self._imported: ImportedTools = {}
-        self._has_keywords = False
+    """Resumes one stored session with its children.
+
+    Attributes:
+        seen: Number of the last event that readers here have seen. None without readers.
+    """
+
+    _keeping: Keeping
+    _dependencies: Dependencies
+    _wanted: WantedSession
+    _make_root: MakeRoot = SessionCell
+    _seen: int | None = field(default=None, kw_only=True)
+    _finder: PluginFinder = field(init=False, factory=lambda: PluginFinder({}))
+    _watch: PluginWatch | None = field(init=False, default=None)
+    _imported: ImportedTools = field(init=False, factory=dict)
+    _has_keywords: bool = field(init=False, default=False)
 
     async def run(self, give: GiveOptions) -> tuple[ReadySession, ...]:
         keeping, wanted = self._keeping, self._wanted

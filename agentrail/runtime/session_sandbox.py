@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
 import trio
+from attrs import define, field
 
 from agentrail.abc import Sandbox
 from agentrail.wire.sandbox_address import is_alone
@@ -26,21 +27,17 @@ def is_unconfined(sandbox: Sandbox) -> bool:
     return getattr(sandbox, "is_unconfined", False) is True
 
 
+@define(eq=False, repr=False, weakref_slot=False)
 class Workspace:
     """Sandbox of one session: a given one, or one of its own, opened by the first tool that uses it."""
 
-    __slots__ = ("_given", "_holders", "_is_closed", "_make", "_name", "_opened", "_working_dir")
-
-    def __init__(
-        self, make: MakeSandbox, name: str, working_dir: str, *, given: Sandbox | None = None
-    ) -> None:
-        self._make = make
-        self._name = name
-        self._working_dir = working_dir
-        self._given = given
-        self._opened: OwnSandbox | None = None
-        self._holders = 0
-        self._is_closed = False
+    _make: MakeSandbox
+    _name: str
+    _working_dir: str
+    _given: Sandbox | None = field(default=None, kw_only=True)
+    _opened: OwnSandbox | None = field(init=False, default=None)
+    _holders: int = field(init=False, default=0)
+    _is_closed: bool = field(init=False, default=False)
 
     def open(self) -> Sandbox:
         if self._given is not None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from agentrail.errors import SandboxError
 from agentrail.named_modules import NAMED_MODULES
@@ -92,15 +92,13 @@ def _skip_missing() -> Iterator[None]:
             raise
 
 
+@define(eq=False, repr=False, slots=False)
 class Guard:
-    def __init__(
-        self, root: int, opener: Opener, protected: ProtectedNames, own_code: tuple[Names, ...]
-    ) -> None:
-        self._root = root
-        self._open = opener
-        self._protected = protected
-        self._own = own_code
-        self._known = Guarded()
+    _root: int
+    _open: Opener
+    _protected: ProtectedNames
+    _own: tuple[Names, ...]
+    _known: Guarded = field(init=False, factory=Guarded)
 
     def look(self, known: Iterable[Names] = ()) -> Guarded:
         """Return the existing protected paths: first by name in the root, then in all directories, the upper ones first.
