@@ -1,8 +1,9 @@
 """The tools `skill` and `skill_search`, and `read_file` with the files of skills under `/skills/`."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
 import trio
@@ -155,6 +156,21 @@ class SkillSearch:
         return Ok(text="\n".join(f"- {one.name}: {one.description}" for one in found))
 
 
+_OPTIONAL: Final[Mapping[str, object]] = MappingProxyType(
+    {
+        "killable": True,
+        "timeout_seconds": None,
+        "max_retries": None,
+        "polling": False,
+        "max_result_bytes": MAX_RESULT_BYTES,
+        "threaded": False,
+        "wants_deps": None,
+        "comes_from": None,
+    }
+)
+"""Optional members that `MountedReadFile` has in common with the wrapped tool, with their defaults."""
+
+
 @frozen(kw_only=True, eq=False)
 class MountedReadFile:
     """`read_file` with the files of skills under `/skills/`. All other paths are passed to the wrapped tool.
@@ -167,38 +183,18 @@ class MountedReadFile:
     inner: Tool | None = None
     name: str = field(default="read_file", init=False)
 
-    @property
-    def killable(self) -> bool:
-        return bool(self._of_inner("killable", default=True))
+    def __getattr__(self, member: str) -> Any:
+        """Return an optional member of the wrapped tool, or its default."""
+        if member not in _OPTIONAL:
+            message = f"{type(self).__name__!r} object has no attribute {member!r}"
+            raise AttributeError(message, name=member, obj=self)
+        return getattr(self.inner, member, _OPTIONAL[member])
 
     @property
     def effect_class(self) -> EffectClass:
-        promised: EffectClass = self._of_inner(
-            "effect_class", default="pure" if self.inner is None else "once"
-        )
+        default: EffectClass = "pure" if self.inner is None else "once"
+        promised: EffectClass = getattr(self.inner, "effect_class", default)
         return "once" if promised == "reconcilable" else promised
-
-    @property
-    def timeout_seconds(self) -> float | None:
-        seconds: float | None = self._of_inner("timeout_seconds", default=None)
-        return seconds
-
-    @property
-    def max_result_bytes(self) -> int:
-        return int(self._of_inner("max_result_bytes", default=MAX_RESULT_BYTES))
-
-    @property
-    def max_retries(self) -> int | None:
-        retries: int | None = self._of_inner("max_retries", default=None)
-        return retries
-
-    @property
-    def wants_deps(self) -> type | None:
-        wanted: type | None = self._of_inner("wants_deps", default=None)
-        return wanted
-
-    def _of_inner(self, name: str, *, default: Any) -> Any:
-        return default if self.inner is None else getattr(self.inner, name, default)
 
     @property
     def description(self) -> Any:
@@ -213,7 +209,7 @@ class MountedReadFile:
 
     def label(self, arguments: JsonObject) -> str:
         path = str(arguments.get("path"))
-        own = self._of_inner("label", default=None)
+        own = getattr(self.inner, "label", None)
         return str(own(arguments)) if own is not None and not _is_mounted(path) else f"Read {path:.200}"
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:

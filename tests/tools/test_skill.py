@@ -216,6 +216,7 @@ def test_read_file_is_mounted_where_skills_have_files(place):
     limits = ("timeout_seconds", "max_result_bytes", "max_retries")
     for member in (*limits, "killable", "effect_class", "wants_deps"):
         assert getattr(inner, member) == getattr(tools[1], member)
+    assert not hasattr(inner, "reconcile")
 
     class Described:
         name, description, parameters = "read_file", staticmethod(lambda listing: f"for {listing}"), {}
@@ -230,6 +231,15 @@ def test_read_file_is_mounted_where_skills_have_files(place):
         setattr(other, member, value)
         (kept,) = mount_skills((other,), skills)
         assert kept is other if came is None else kept.effect_class == came
+    for member, value, usual in (
+        ("polling", True, False),
+        ("threaded", True, False),
+        ("comes_from", "x", None),
+    ):
+        other = Described()
+        setattr(other, member, value)
+        (kept,) = mount_skills((other,), skills)
+        assert (getattr(kept, member), getattr(made, member)) == (value, usual)
     assert made.description("me").startswith("for me Files of skills")
 
 
