@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any, Final, Literal, Protocol
 
 import trio
+from attrs import define
 
 from agentrail.actors.actor_handle import ActorCell, ActorHandle, ChildOwner, current_cell
 from agentrail.actors.actor_types import IGNORE, InitStop, Options, Start, is_up_when_begun, takes_task_status
@@ -17,7 +18,7 @@ from agentrail.actors.machine_loop import (
     reason_of_raised,
 )
 from agentrail.errors import AlreadyRegistered, AlreadyStarted
-from agentrail.otp.child_specs import Arguments, ChildSpec
+from agentrail.otp.child_specs import Arguments, ChildSpec, ShutdownTime
 from agentrail.otp.exits import (
     Crashed,
     ExitReason,
@@ -78,47 +79,36 @@ class Watcher(Protocol):
     def redact(self, text: str, /) -> str: ...
 
 
+@define(eq=False, repr=False, init=False, weakref_slot=False)
 class ChildRun:
-    __slots__ = (
-        "_call",
-        "cell",
-        "failing",
-        "has_begun",
-        "held",
-        "is_asked",
-        "is_forced",
-        "is_stuck",
-        "name_taken",
-        "options",
-        "reports_itself",
-        "shutdown_seconds",
-        "stage",
-        "token",
-        "watcher",
-    )
+    token: Token
+    shutdown_seconds: ShutdownTime
+    options: Options
+    reports_itself: bool
+    _call: tuple[Callable[..., Any], Arguments, Arguments] | None
+    cell: ActorCell
+    watcher: Watcher
+    stage: Literal["starting", "up", "ignored"]
+    has_begun: bool = False
+    held: AnswerRequest | None = None
+    failing: Literal["timeout", "cancelled"] | None = None
+    is_asked: bool = False
+    is_forced: bool = False
+    is_stuck: bool = False
+    name_taken: AlreadyStarted | None = None
 
     def __init__(self, wanted: StartChild, start: Start, cell: ActorCell, watcher: Watcher) -> None:
-        self.token: Token = wanted.token
-        self.shutdown_seconds = wanted.spec.shutdown_seconds
-        self.options: Options = start.options
-        self.reports_itself: bool = (
-            wanted.handle is None and start.form == "worker" and takes_task_status(start.function)
+        is_new = wanted.handle is None
+        self.__attrs_init__(
+            token=wanted.token,
+            shutdown_seconds=wanted.spec.shutdown_seconds,
+            options=start.options,
+            reports_itself=is_new and start.form == "worker" and takes_task_status(start.function),
+            call=(start.function, start.arguments.copied(), wanted.extra.copied()),
+            cell=cell,
+            watcher=watcher,
+            stage="starting" if is_new else "up",
         )
-        self._call: tuple[Callable[..., Any], Arguments, Arguments] | None = (
-            start.function,
-            start.arguments.copied(),
-            wanted.extra.copied(),
-        )
-        self.cell: ActorCell = cell
-        self.watcher: Watcher = watcher
-        self.stage: Literal["starting", "up", "ignored"] = "starting" if wanted.handle is None else "up"
-        self.has_begun: bool = False
-        self.held: AnswerRequest | None = None
-        self.failing: Literal["timeout", "cancelled"] | None = None
-        self.is_asked: bool = False
-        self.is_forced: bool = False
-        self.is_stuck: bool = False
-        self.name_taken: AlreadyStarted | None = None
 
     def call(self, **more: object) -> Any:
         assert self._call is not None  # noqa: S101 - an instance is started once

@@ -3,6 +3,8 @@
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from attrs import define
+
 from agentrail.core.session.views import LiveText
 from agentrail.errors import CursorAhead, SessionDown, SessionRested
 from agentrail.events import (
@@ -119,6 +121,7 @@ class Earlier(NamedTuple):
 NOTHING_EARLIER: Final = Earlier((), 0)
 
 
+@define(eq=False, repr=False, init=False, weakref_slot=False)
 class EventBus:
     """All subscribers of one session, and its last committed events. Publishing is synchronous and never waits.
 
@@ -126,42 +129,28 @@ class EventBus:
     """
 
     # Slots, a tuple and a list: ten thousand idle sessions have a bus each, and an empty deque takes 600 bytes.
-    __slots__ = (
-        "_attempt",
-        "_closed",
-        "_first",
-        "_is_moved",
-        "_is_rested",
-        "_keep",
-        "_kept",
-        "_last",
-        "_live",
-        "_subscriptions",
-        "_times_anew",
-        "on_close",
-        "on_commit",
-        "watchers",
-    )
+    _last: Envelope
+    _first: int
+    _keep: int
+    # A ring buffer that grows up to `keep`. Numbers are consecutive, so event n is at (n - first) modulo `keep`.
+    _kept: list[Event]
+    _subscriptions: tuple[Subscription, ...] = ()
+    watchers: tuple[Callable[[Event], None], ...] = ()
+    """Called with each event that may begin a wait for users."""
+    _closed: str | None = None
+    _is_rested: bool = False
+    _is_moved: bool = False
+    _times_anew: int = 0
+    _attempt: int = 0  # of an open request without text so far
+    _live: LiveTail | None = None  # None in ten thousand idle sessions
+    on_close: "Callable[[EventBus], None] | None" = None
+    """Called once, when the session has ended."""
+    on_commit: Callable[[Event], None] | None = None
+    """Called with each committed event, for readers that are not subscribers, because no user can answer through one."""
 
     def __init__(self, place: Envelope, *, keep: int, events: Sequence[Event] = ()) -> None:
         kept = _without_gap(events[-keep:], place.seq) if events and keep else ()
-        self._last = place
-        self._first = place.seq + 1 - len(kept)
-        self._keep = keep
-        # A ring buffer that grows up to `keep`. Numbers are consecutive, so event n is at (n - first) modulo `keep`.
-        self._kept: list[Event] = list(kept)
-        self._subscriptions: tuple[Subscription, ...] = ()
-        self.watchers: tuple[Callable[[Event], None], ...] = ()
-        """Called with each event that may begin a wait for users."""
-        self._closed: str | None = None
-        self._is_rested = self._is_moved = False
-        self._times_anew = 0
-        self._attempt = 0  # of an open request without text so far
-        self._live: LiveTail | None = None  # None in ten thousand idle sessions
-        self.on_close: Callable[[EventBus], None] | None = None
-        """Called once, when the session has ended."""
-        self.on_commit: Callable[[Event], None] | None = None
-        """Called with each committed event, for readers that are not subscribers, because no user can answer through one."""
+        self.__attrs_init__(place, place.seq + 1 - len(kept), keep, list(kept))
 
     def empty(self) -> None:
         self._kept = []

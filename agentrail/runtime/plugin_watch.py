@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
+from attrs import define
+
 from agentrail.actors.mailbox import Mailbox
 from agentrail.core.protocol.hooks import HookEvent
 from agentrail.core.protocol.plugin_record import PluginRecord
@@ -33,20 +35,19 @@ class PluginCrashed(Exception):
     pass
 
 
+@define(eq=False, repr=False, init=False, weakref_slot=False)
 class PluginWatch:
-    __slots__ = (
-        "_coming",
-        "_is_rehearsing",
-        "_mailbox",
-        "_others",
-        "_rehearsed",
-        "_reported_at",
-        "_session_id",
-        "_stopwatch",
-        "_tally",
-        "_user_data",
-        "_withheld",
-    )
+    _stopwatch: Callable[[], float]
+    _session_id: SessionId
+    _user_data: Mapping[str, object]
+    _withheld: Withheld
+    _tally: PluginTally = NO_TALLY
+    _is_rehearsing: bool = False
+    _coming: dict[SignalId, Plugin] | None = None  # created for the first one: most sessions change none
+    _rehearsed: frozenset[tuple[str, str]] = _NONE
+    _others: Callable[[PluginRecord], Any] | None = None
+    _mailbox: Mailbox[Any] | None = None
+    _reported_at: dict[str, float] | None = None  # created when needed: most sessions have no slow plugin
 
     def __init__(
         self,
@@ -57,20 +58,11 @@ class PluginWatch:
         withheld: Withheld | None = None,
     ) -> None:
         # The bound method rather than the module's function: this is called twice for each hook of a plugin.
-        self._stopwatch = (outside or current()).stopwatch
-        self._session_id = session_id
-        self._user_data = user_data
-        self._withheld: Withheld = Withheld() if withheld is None else withheld
-        self._tally = NO_TALLY
-        self._is_rehearsing = False
-        self._coming: dict[SignalId, Plugin] | None = (
-            None  # created for the first one: most sessions change none
-        )
-        self._rehearsed = _NONE
-        self._others: Callable[[PluginRecord], Any] | None = None
-        self._mailbox: Mailbox[Any] | None = None
-        self._reported_at: dict[str, float] | None = (
-            None  # created when needed: most sessions have no slow plugin
+        self.__attrs_init__(
+            (outside or current()).stopwatch,
+            session_id,
+            user_data,
+            Withheld() if withheld is None else withheld,
         )
 
     def report_to(self, mailbox: Mailbox[Any]) -> None:
