@@ -1,7 +1,7 @@
 """`CompositeSandbox`: several sandboxes under one root, each below its own prefix."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Final, TypeVar, cast
@@ -99,9 +99,13 @@ class CompositeSandbox:
         return self._default.capabilities - {"versions"}
 
     async def aclose(self) -> None:
-        """Close all of them. Idempotent."""
-        for sandbox in (self._default, *self._routes.values()):
-            await sandbox.aclose()
+        """Close all of them, the default first. Idempotent.
+
+        Cancellation: Each is closed nevertheless.
+        """
+        async with AsyncExitStack() as stack:
+            for sandbox in reversed((self._default, *self._routes.values())):
+                stack.push_async_callback(sandbox.aclose)
 
     # --- files
 

@@ -1,6 +1,7 @@
 """`CompositeSandbox`: where a path leads, and what is put together of several."""
 
 import pytest
+import trio
 
 from agentrail.abc import ExecuteOptions, FileBytes, GrepOptions
 from agentrail.errors import OptionError
@@ -107,3 +108,33 @@ async def test_commands_and_snapshots_are_the_default_s(sandbox):
         refused = (await sandbox.execute("true", ExecuteOptions(workdir=workdir))).error
         assert refused is not None
         assert refused.code == "unsupported"
+
+
+class _ClosedByName(MemorySandbox):
+    def __init__(self, name, closed):
+        super().__init__()
+        self.name, self.closed = name, closed
+
+    async def aclose(self):
+        self.closed.append(self.name)
+        await trio.lowlevel.checkpoint()
+        if self.name == "broken":
+            message = "the connection was lost"
+            raise OSError(message)
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+async def test_all_are_closed_even_if_one_of_them_cannot_be(is_cancelled):
+    """Neither a cancellation nor an error of one leaves the others open."""
+    closed = []
+    first, *others = (_ClosedByName(name, closed) for name in ("first", "broken", "last"))
+    whole = CompositeSandbox(first, dict(zip(("/a/", "/b/"), others, strict=True)))
+    if is_cancelled:
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await whole.aclose()
+        assert scope.cancelled_caught
+    else:
+        with pytest.raises(OSError, match="the connection was lost"):
+            await whole.aclose()
+    assert closed == ["first", "broken", "last"]
