@@ -80,6 +80,8 @@ class MemorySandbox:
         """
         self._protected = ProtectedNames(protected)
         self._files: dict[Names, bytes] = {}
+        self._children: dict[Names, dict[str, None]] = {}
+        """Names in each directory, so that a call costs what it touches, however many files there are."""
         self._snapshots: dict[str, dict[Names, bytes]] = {}
         self._locks = KeyedLocks()
         for path, content in (files or {}).items():
@@ -282,7 +284,9 @@ class MemorySandbox:
             known = ", ".join(self._snapshots) or "none"
             message = f'There is no snapshot "{snapshot_id}". There are: {known}'
             return Refusal(code="file_not_found", message=message)
-        self._files = dict(kept)
+        self._files, self._children = dict(kept), {}
+        for names in kept:
+            self._enter(names)
         return None
 
     # --- the dictionary
@@ -301,7 +305,13 @@ class MemorySandbox:
         if self._is_directory(names):
             raise refuse_directory(show_names(names))
         self._refuse_way_through_file(names)
+        if names not in self._files:
+            self._enter(names)
         self._files[names] = data
+
+    def _enter(self, names: Names) -> None:
+        for depth, name in enumerate(names):
+            self._children.setdefault(names[:depth], {})[name] = None
 
     def _refuse_protected(self, names: Names) -> None:
         found = self._protected.find_written(names)
@@ -321,7 +331,7 @@ class MemorySandbox:
             )
 
     def _is_directory(self, names: Names) -> bool:
-        return not names or any(file[: len(names)] == names for file in self._files if len(file) > len(names))
+        return not names or names in self._children
 
     def _list_dir(self, names: Names) -> tuple[DirectoryEntry, ...]:
         self._refuse_unreadable(names)
@@ -329,15 +339,13 @@ class MemorySandbox:
             raise PathRefused(code="invalid_path", message=f"{show_names(names)}: it is not a directory.")
         if not self._is_directory(names):
             raise self._missing(names, what="directory")
-        depth = len(names)
-        entries: dict[str, DirectoryEntry] = {}
-        for file, data in self._files.items():
-            if file[:depth] != names or self._protected.find_read(file[: depth + 1]) is not None:
-                continue
-            name, is_file = file[depth], len(file) == depth + 1
-            kind, size_bytes = ("file", len(data)) if is_file else ("dir", 0)
-            entries[name] = DirectoryEntry(name=name, kind=kind, size_bytes=size_bytes)
-        return tuple(sorted(entries.values(), key=lambda entry: (entry.kind != "dir", entry.name)))
+        entries: list[DirectoryEntry] = []
+        for name in self._children.get(names, ()):
+            if self._protected.find_read((*names, name)) is None:
+                data = self._files.get((*names, name))
+                kind, size_bytes = ("dir", 0) if data is None else ("file", len(data))
+                entries.append(DirectoryEntry(name=name, kind=kind, size_bytes=size_bytes))
+        return tuple(sorted(entries, key=lambda entry: (entry.kind != "dir", entry.name)))
 
     def _missing(self, names: Names, *, what: str) -> PathRefused:
         self._refuse_way_through_file(names)
@@ -349,6 +357,7 @@ class MemorySandbox:
         """Return a read-only copy for a thread. Contents are shared."""
         seen = MemorySandbox()
         seen._protected, seen._files = self._protected, dict(self._files)
+        seen._children = {names: dict(entries) for names, entries in self._children.items()}
         return seen
 
     def _tree(self, check: Callable[[], None]) -> DirectoryTree:
