@@ -71,10 +71,7 @@ from agentrail.sandboxes.remote.operations import SANDBOX_TOKEN_VARIABLE
 from agentrail.stores.audit_file import AuditFile, path_of_audit
 from agentrail.stores.data_directory import find_data_directory
 from agentrail.stores.memory_store_names import (
-    faults_of_embedder,
-    faults_of_knowledge,
-    faults_of_memories,
-    faults_of_notes,
+    faults_of_own_stores,
     faults_of_shared,
     opened_knowledge,
     opened_notes,
@@ -311,10 +308,7 @@ class SharedNames:
     audit: str | None = None
 
     def faults(self) -> Iterator[str]:
-        yield from faults_of_memories(self.memories)
-        yield from faults_of_notes(self.notes)
-        yield from faults_of_knowledge(self.knowledge)
-        yield from faults_of_embedder(self.embedder)
+        yield from faults_of_own_stores(self)
         yield from faults_of_telemetry(self.telemetry)
         metrics: Any = self.metrics  # untyped callers give anything
         given: Any = self.mcp

@@ -35,10 +35,7 @@ from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.fallback import ShellFallback
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.stores.memory_store_names import (
-    faults_of_embedder,
-    faults_of_knowledge,
-    faults_of_memories,
-    faults_of_notes,
+    faults_of_own_stores,
     faults_of_shared,
 )
 from agentrail.stores.store_names import faults_of_durability, faults_of_node, is_node_address
@@ -186,10 +183,7 @@ def _faults_of(options: Any) -> Iterator[str]:
     yield from faults_of_context_providers(given.context_providers)
     if not isinstance(given.supervisor, SessionSupervisor | None):
         yield f"supervisor is {repr_of(given.supervisor):.80}: expected the result of open_supervisor, or None"
-    yield from faults_of_memories(given.memories)
-    yield from faults_of_notes(given.notes)
-    yield from faults_of_knowledge(given.knowledge)
-    yield from faults_of_embedder(given.embedder)
+    yield from faults_of_own_stores(given)
     yield from faults_of_telemetry(given.telemetry)
     shared = (given.memories, given.notes, given.knowledge, given.embedder, given.telemetry, given.audit)
     if given.supervisor is not None and (given.mcp or any(one is not None for one in shared)):

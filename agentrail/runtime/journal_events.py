@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 import trio
+from attrs import define, field
 
 from agentrail.abc.store import Store, StoredSession
 from agentrail.core.journal.fold import drift_of, first_state, walk
@@ -38,15 +39,15 @@ MAX_OLD_EVENTS: Final = 100_000
 """Maximum number of events rebuilt for one subscriber. One that is further behind gets `EventsLost`."""
 
 
+@define(eq=False, repr=False, slots=False)
 class OldEvents:
-    def __init__(
-        self, store: Store, outside: Outside, limiter: trio.CapacityLimiter, patience_seconds: float
-    ) -> None:
-        self._store = store
-        self._patience_seconds = patience_seconds
-        self.is_closed = False  # with its supervisor, whose owner closes the store next
-        self._outside = outside
-        self._limiter = limiter
+    """Rebuilds events from journals. Closed with its supervisor, whose owner closes the store next."""
+
+    _store: Store
+    _outside: Outside
+    _limiter: trio.CapacityLimiter
+    _patience_seconds: float
+    is_closed: bool = field(init=False, default=False)
 
     async def read(
         self, state: SessionState, after: int, before: int, *, withheld: Withheld | None = None

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 from attrs import evolve, frozen
 
-from agentrail.abc.store import Store, StoredSession
+from agentrail.abc.store import Store
 from agentrail.core.journal.record import OWN_KINDS, Record
 from agentrail.core.journal.step_explanation import ExplainedStep
 from agentrail.core.protocol.signals import ChangePlugins, PluginLagged, Signal, UpdatePluginOpts
@@ -88,19 +88,19 @@ class InspectedState:
     patch: tuple[PatchStep, ...] | None
 
 
-def page_of_journal(journal: Journal, store: Store, wanted: WantedRecords) -> JournalPage:
+def page_of_journal(journal: Journal, wanted: WantedRecords) -> JournalPage:
     stored = journal.stored
     end = stored.tail.seq if wanted.before is None else min(stored.tail.seq, wanted.before - 1)
     # With only `before`, the search runs backwards, and dropped records matter only at its end.
     begin = wanted.after if wanted.before is None else max(wanted.after, stored.first_seq - 1)
     if wanted.before is None:
-        found, seen = _first_of(journal, store, wanted, begin, end)
+        found, seen = _first_of(journal, wanted, begin, end)
         start, stop = begin, seen
     else:
-        found, seen = _last_of(journal, store, wanted, begin, end)
+        found, seen = _last_of(journal, wanted, begin, end)
         start, stop = seen, end
     return JournalPage(
-        entries=tuple([_shown(record, store, with_body=wanted.with_bodies) for record in found]),
+        entries=tuple([_shown(record, journal.store, with_body=wanted.with_bodies) for record in found]),
         next=stop if stop < stored.tail.seq else None,
         previous=start + 1 if start >= stored.first_seq else None,
         first=stored.first_seq,
@@ -123,19 +123,17 @@ def explanation_of_journal(journal: Journal, number: int) -> ExplainedStep:
 # --- search
 
 
-def _first_of(
-    journal: Journal, store: Store, wanted: WantedRecords, after: int, end: int
-) -> tuple[list[Record], int]:
+def _first_of(journal: Journal, wanted: WantedRecords, after: int, end: int) -> tuple[list[Record], int]:
     if wanted.plugin is not None:
-        found = list(_with_plugin(journal, store, wanted, after, end))[: wanted.limit]
+        found = list(_with_plugin(journal, wanted, after, end))[: wanted.limit]
         return found, found[-1].seq if len(found) == wanted.limit else end
     found = []
     place = after
     stop = end if wanted.takes_all else min(end, after + MAX_LOOKED_THROUGH)
     while place < stop:
         up_to = min(stop, place + _step(wanted))
-        for record in _read(journal.stored, store, place, up_to):
-            if _is_wanted(record, store, wanted):
+        for record in _read(journal, place, up_to):
+            if _is_wanted(record, journal.store, wanted):
                 found.append(record)
                 if len(found) == wanted.limit:
                     return found, record.seq
@@ -143,19 +141,17 @@ def _first_of(
     return found, place
 
 
-def _last_of(
-    journal: Journal, store: Store, wanted: WantedRecords, after: int, end: int
-) -> tuple[list[Record], int]:
+def _last_of(journal: Journal, wanted: WantedRecords, after: int, end: int) -> tuple[list[Record], int]:
     if wanted.plugin is not None:
-        kept = deque(_with_plugin(journal, store, wanted, after, end), maxlen=wanted.limit)
+        kept = deque(_with_plugin(journal, wanted, after, end), maxlen=wanted.limit)
         return list(kept), kept[0].seq - 1 if len(kept) == wanted.limit else after
     found: list[Record] = []
     place = end
     stop = after if wanted.takes_all else max(after, end - MAX_LOOKED_THROUGH)
     while place > stop:
         up_to, place = place, max(stop, place - _step(wanted))
-        for record in reversed(_read(journal.stored, store, place, up_to)):
-            if _is_wanted(record, store, wanted):
+        for record in reversed(_read(journal, place, up_to)):
+            if _is_wanted(record, journal.store, wanted):
                 found.append(record)
                 if len(found) == wanted.limit:
                     return found[::-1], record.seq - 1
@@ -166,16 +162,15 @@ def _step(wanted: WantedRecords) -> int:
     return min(wanted.limit, _AT_ONCE) if wanted.takes_all else _AT_ONCE
 
 
-def _read(stored: StoredSession, store: Store, after: int, up_to: int) -> list[Record]:
+def _read(journal: Journal, after: int, up_to: int) -> list[Record]:
+    stored, store = journal.stored, journal.store
     found = store.read(stored.scope, stored.session, after, up_to - after)
     if not found:
         read_after(store, stored.scope, stored.session, stored.first_seq - 1, stored.tail.seq)  # raises
     return [record for record in found if record.seq <= up_to]  # after a gap there are later ones
 
 
-def _with_plugin(
-    journal: Journal, store: Store, wanted: WantedRecords, after: int, end: int
-) -> Iterator[Record]:
+def _with_plugin(journal: Journal, wanted: WantedRecords, after: int, end: int) -> Iterator[Record]:
     """Return the records that a plugin contributed to, or that name it. Needs a fold: records do not list called plugins."""
     if after >= end:
         return
@@ -183,7 +178,7 @@ def _with_plugin(
         links = [link for run in step.runs for link in run.links]
         said = any(link.plugin == wanted.plugin and link.verdict != "silent" for link in links)
         record = step.walked.record
-        if (said or _names(step.walked.signal, wanted.plugin)) and _is_wanted(record, store, wanted):
+        if (said or _names(step.walked.signal, wanted.plugin)) and _is_wanted(record, journal.store, wanted):
             yield record
 
 

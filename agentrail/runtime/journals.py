@@ -374,7 +374,7 @@ class Journals:
             session_id,
             scope,
             plugins,
-            lambda journal: page_of_journal(journal, journal.store, wanted),
+            lambda journal: page_of_journal(journal, wanted),
         )
 
     async def plain_state_at(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
-from attrs import evolve, field, frozen
+from attrs import define, evolve, field, frozen
 
 from agentrail.abc.store import Filters, Store, StoredSession
 from agentrail.core.journal.fold import Sources, Walked, first_state, walk
@@ -75,12 +75,12 @@ class _Known:
     told: SessionSpending = field(repr=False)
 
 
+@define(eq=False, repr=False, slots=False)
 class SpendingBook:
-    def __init__(self, store: Store, find_code: FindCode = where_defined) -> None:
-        self._store = store
-        self.find_code: FindCode = find_code
-        self._known: dict[tuple[str, str], _Known] = {}
-        self._states: OrderedDict[tuple[str, str], tuple[Tail, SessionState]] = OrderedDict()
+    _store: Store
+    find_code: FindCode = field(init=False, default=where_defined)
+    _known: dict[tuple[str, str], _Known] = field(init=False, factory=dict)
+    _states: OrderedDict[tuple[str, str], tuple[Tail, SessionState]] = field(init=False, factory=OrderedDict)
 
     def look(self, scope: str | None = None, since_ms: int | None = None) -> tuple[SessionSpending, ...]:
         found = tuple(all_sessions(self._store, Filters(scope=scope)))

@@ -107,6 +107,14 @@ def faults_of_embedder(embedder: object) -> list[str]:
     return [] if has_numpy() else [no_numpy()]
 
 
+def faults_of_own_stores(given: Any) -> Iterator[str]:
+    """Return the faults of the options `memories`, `notes`, `knowledge` and `embedder`."""
+    yield from faults_of_memories(given.memories)
+    yield from faults_of_notes(given.notes)
+    yield from faults_of_knowledge(given.knowledge)
+    yield from faults_of_embedder(given.embedder)
+
+
 def make_notes(
     notes: str | None,
     memories: str,

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 import httpx2
 import trio
-from attrs import evolve
+from attrs import define, evolve, field
 from mcp.client.auth import OAuthClientProvider, OAuthFlowError
 from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 from mcp.shared.auth import (
@@ -300,16 +300,14 @@ _NOWHERE: Final = "http://127.0.0.1/callback"
 """Redirect address of a client without a browser, which is never used."""
 
 
+@define(eq=False, repr=False, slots=False)
 class _Storage:
     """The library's view of a login. Tokens are written to the file before they are used."""
 
-    def __init__(
-        self, client: OAuthClient, used: Login | None, keep: Callable[[Login], Awaitable[None]]
-    ) -> None:
-        self.context: Any = None
-        self._client = client
-        self._used = used
-        self._keep = keep
+    _client: OAuthClient
+    _used: Login | None
+    _keep: Callable[[Login], Awaitable[None]]
+    context: Any = field(init=False, default=None)
 
     async def get_tokens(self) -> OAuthToken | None:  # noqa: ASYNC124 - as the library has it
         return None if self._used is None else _model(OAuthToken, self._used.tokens)
