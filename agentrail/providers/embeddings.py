@@ -3,7 +3,9 @@
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Self
+from typing import Any, Final
+
+import trio
 
 from agentrail.abc import MAX_EMBEDDED, Secret
 from agentrail.errors import OptionError, ProtocolError
@@ -17,7 +19,7 @@ USUAL_URL: Final = "https://api.openai.com/v1"
 _NUMBER_BYTES: Final = 64  # OpenAI writes each number on a line of its own, of about 30 bytes
 
 
-class OpenAIEmbedder:
+class OpenAIEmbedder(trio.abc.AsyncResource):
     """Requests vectors over HTTP. See `Embedder` for the contract of each call. Leaving the block, or `aclose`, closes connections."""
 
     def __init__(  # noqa: PLR0913 - by keyword
@@ -99,13 +101,6 @@ class OpenAIEmbedder:
     async def aclose(self) -> None:
         """Close connections. Idempotent."""
         await self._http.aclose()
-
-    async def __aenter__(self) -> Self:
-        """Return the embedder. It connects on first use."""
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
 
 
 def _vectors_in(text: str, count: int, dimension: int) -> list[list[float]]:

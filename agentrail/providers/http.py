@@ -12,7 +12,7 @@ from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from socket import gaierror
 from types import MappingProxyType
-from typing import Final, Self, cast
+from typing import Final, cast
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
@@ -144,7 +144,7 @@ class LastActivity:
         self.beat_at = self._now()
 
 
-class HttpClients:
+class HttpClients(trio.abc.AsyncResource):
     """The HTTP clients of one supervisor. Leaving the block, or `aclose`, closes every connection."""
 
     def __init__(self) -> None:
@@ -160,13 +160,6 @@ class HttpClients:
 
     def __repr__(self) -> str:
         return f"HttpClients({self.statistics()!r})"
-
-    async def __aenter__(self) -> Self:
-        """Return the clients. They connect on first use."""
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
 
     async def aclose(self) -> None:
         """Close all connections. Idempotent.

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from agentrail.core.protocol.request import Chunk, Completed, EffectId, ModelRequest, UsageUpdate
 from agentrail.core.values.toolbox import Toolbox, parse_arguments
@@ -33,6 +32,7 @@ from agentrail.providers.wire_format import (
     between,
     chosen_tool,
     joined_object,
+    openai_endpoint,
     options_for,
     output_bound,
     refuse_settings,
@@ -324,8 +324,6 @@ class ChatStream:
 #
 
 NAME: Final = "openai-chat"
-_VENDOR_URL: Final = "https://api.openai.com/v1"
-_KEY_HELP: Final = "set OPENAI_API_KEY or the option 'api_key', or try demo: which needs none"
 _WORDS_ONLY: Final = (
     "provider option 'reasoning': openai-chat takes off, low, medium or high, not a number of tokens"
 )
@@ -340,18 +338,10 @@ class ChatFormat:
         if isinstance(options.reasoning, int):
             raise OptionError([_WORDS_ONLY])
         self.options = options
-        base_url = options.base_url or _VENDOR_URL
-        self._is_vendor = urlsplit(base_url).hostname == "api.openai.com"
+        self.endpoint: Endpoint = openai_endpoint(NAME, options)
+        self._is_vendor = not self.endpoint.vendor.is_compatible
         # Plain-text reasoning is an extension of compatible servers, which want it back. OpenAI itself refuses it.
         self._wire = NAME if self._is_vendor else f"{NAME}+reasoning"
-        self.endpoint: Endpoint = Endpoint(
-            base_url=base_url,
-            url=base_url,
-            vendor=Vendor(
-                name=NAME, key_help=_KEY_HELP, base_url=base_url, is_compatible=not self._is_vendor
-            ),
-            key_missing=f"openai-chat needs a key for {base_url}: {_KEY_HELP}" if self._is_vendor else None,
-        )
         self._grouping = Grouping(role_of)
         self.encodings: int = 0
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from agentrail.core.protocol.request import Chunk, Completed, EffectId, ModelRequest, UsageUpdate
 from agentrail.core.values.toolbox import Toolbox
@@ -38,6 +37,7 @@ from agentrail.providers.wire_format import (
     chosen_tool,
     joined_object,
     memo_name,
+    openai_endpoint,
     options_for,
     output_bound,
     refuse_settings,
@@ -280,8 +280,6 @@ def _parts_of(value: dict[str, Any], name: str) -> list[tuple[int, dict[str, Any
 # Our history is the state: nothing is stored with the vendor, and no request refers to an earlier response.
 
 NAME: Final = "openai"
-_VENDOR_URL: Final = "https://api.openai.com/v1"
-_KEY_HELP: Final = "set OPENAI_API_KEY or the option 'api_key', or try demo: which needs none"
 _WORDS_ONLY: Final = (
     "provider option 'reasoning': openai takes off, low, medium or high, not a number of tokens"
 )
@@ -297,23 +295,13 @@ class ResponsesFormat:
         faults += [_NO_STOP] if options.stop else []
         OptionError.raise_for(faults)
         self.options = options
-        base_url = options.base_url or _VENDOR_URL
-        self._is_vendor = urlsplit(base_url).hostname == "api.openai.com"
+        self.endpoint: Endpoint = openai_endpoint(
+            NAME, options, foreign_path_help=advise(Advice.NO_RESPONSES)
+        )
+        self._is_vendor = not self.endpoint.vendor.is_compatible
         # The vendor rejects reasoning that it cannot decrypt. Compatible servers write it in plain text, and want it
         # back.
         self._memo = memo_name(NAME if self._is_vendor else f"{NAME}+reasoning", options)
-        self.endpoint: Endpoint = Endpoint(
-            base_url=base_url,
-            url=base_url,
-            vendor=Vendor(
-                name=NAME,
-                key_help=_KEY_HELP,
-                path_help="" if self._is_vendor else advise(Advice.NO_RESPONSES),
-                base_url=base_url,
-                is_compatible=not self._is_vendor,
-            ),
-            key_missing=f"openai needs a key for {base_url}: {_KEY_HELP}" if self._is_vendor else None,
-        )
         self._grouping = Grouping(role_of)
         self.encodings: int = 0
 

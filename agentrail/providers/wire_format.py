@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias
+from urllib.parse import urlsplit
 
 import attrs
 from attrs import frozen
@@ -95,6 +96,25 @@ class Endpoint:
     max_output_tokens: int | None = None
     without_schemas: tuple[str, ...] = ()
     takes_schema: Callable[[JsonObject], bool] = lambda _schema: True
+
+
+def openai_endpoint(name: str, options: ProviderOptions, *, foreign_path_help: str = "") -> Endpoint:
+    """Return the endpoint of one of OpenAI's formats, at OpenAI or at a compatible server, which may need no key."""
+    base_url = options.base_url or "https://api.openai.com/v1"
+    is_foreign = urlsplit(base_url).hostname != "api.openai.com"
+    key_help = "set OPENAI_API_KEY or the option 'api_key', or try demo: which needs none"
+    return Endpoint(
+        base_url=base_url,
+        url=base_url,
+        vendor=Vendor(
+            name=name,
+            key_help=key_help,
+            path_help=foreign_path_help if is_foreign else "",
+            base_url=base_url,
+            is_compatible=is_foreign,
+        ),
+        key_missing=None if is_foreign else f"{name} needs a key for {base_url}: {key_help}",
+    )
 
 
 class WireFormat(Protocol):
