@@ -51,7 +51,6 @@ from agentrail.sandboxes.refusals import (
     refuse_missing,
     refuse_protected,
     refuse_repository,
-    refuse_unreadable,
 )
 from agentrail.sandboxes.safe_open import FLAGS, Opener
 from agentrail.sandboxes.text import PIECE_BYTES, count_lines, decode_text, read_page
@@ -283,7 +282,7 @@ class Files:
 
     def open_directory(self, names: Names) -> int:
         with OwnedDescriptor(self._open(self._root, names, os.O_RDONLY | os.O_DIRECTORY)) as held:
-            self._refuse_unreadable(self._where(held.descriptor, names))
+            self._protected.check_read(self._where(held.descriptor, names))
             return held.keep()
 
     def _where(self, descriptor: int, names: Names) -> Names:
@@ -305,13 +304,8 @@ class Files:
             _refuse_irregular(status, show_names(names))
             if status.st_nlink > 1 and self._hard_links == "refuse":
                 raise refuse_hard_link(show_names(names))
-            self._refuse_unreadable(self._where(held.descriptor, names))
+            self._protected.check_read(self._where(held.descriptor, names))
             return held.keep(), status
-
-    def _refuse_unreadable(self, names: Names) -> None:
-        found = self._protected.find_read(names)
-        if found is not None:
-            raise refuse_unreadable(found)
 
     # --- writing
 
@@ -395,9 +389,7 @@ class Files:
     def _refuse_names(self, names: Names) -> None:
         if not names:
             raise refuse_directory(show_names(names))
-        found = self._protected.find_written(names)
-        if found is not None:
-            raise refuse_protected(found)
+        self._protected.check_written(names)
         self._repositories.check(names)
 
     def _make_parent(self, names: Names) -> int:

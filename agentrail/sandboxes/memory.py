@@ -38,8 +38,6 @@ from agentrail.sandboxes.refusals import (
     encode_text,
     refuse_directory,
     refuse_missing,
-    refuse_protected,
-    refuse_unreadable,
 )
 from agentrail.sandboxes.text import count_lines, decode_searched, read_page
 from agentrail.sandboxes.walk import (
@@ -127,7 +125,7 @@ class MemorySandbox:
 
         def work() -> WriteResult:
             names = _decide(path)
-            self._refuse_protected(names)
+            self._protected.check_written(names)
             data = encode_text(content, show_names(names))
             check_written_size(len(data), show_names(names))
             before = self._files.get(names)
@@ -148,7 +146,7 @@ class MemorySandbox:
 
         def work() -> tuple[Names, bytes]:
             names = _decide(path)
-            self._refuse_protected(names)
+            self._protected.check_written(names)
             shown = show_names(names)
             encode_text(new, shown)
             return names, self._get(names)
@@ -182,7 +180,7 @@ class MemorySandbox:
 
         def work() -> bool:
             names = _decide(path)
-            self._refuse_unreadable(names)
+            self._protected.check_read(names)
             return names in self._files or self._is_directory(names)
 
         return await _settle(work) is True
@@ -203,7 +201,7 @@ class MemorySandbox:
     async def _upload(self, file: FileBytes) -> Transfer:
         def work() -> None:
             names = _decide(file.path)
-            self._refuse_protected(names)
+            self._protected.check_written(names)
             check_written_size(len(file.content), show_names(names))
             self._put(names, file.content)
 
@@ -239,7 +237,7 @@ class MemorySandbox:
         def work(check: Callable[[], None]) -> list[Names]:
             include = accept(compile_include(options.include))
             start = _decide(path)
-            seen._refuse_unreadable(start)  # noqa: SLF001 - a private copy
+            seen._protected.check_read(start)  # noqa: SLF001 - a private copy
             if start in seen._files:  # noqa: SLF001 - see above
                 return [start]
             seen._list_dir(start)  # noqa: SLF001 - see above; refuses a path that is not a directory
@@ -292,7 +290,7 @@ class MemorySandbox:
     # --- the dictionary
 
     def _get(self, names: Names) -> bytes:
-        self._refuse_unreadable(names)
+        self._protected.check_read(names)
         data = self._files.get(names)
         if data is None:
             if self._is_directory(names):
@@ -313,16 +311,6 @@ class MemorySandbox:
         for depth, name in enumerate(names):
             self._children.setdefault(names[:depth], {})[name] = None
 
-    def _refuse_protected(self, names: Names) -> None:
-        found = self._protected.find_written(names)
-        if found is not None:
-            raise refuse_protected(found)
-
-    def _refuse_unreadable(self, names: Names) -> None:
-        found = self._protected.find_read(names)
-        if found is not None:
-            raise refuse_unreadable(found)
-
     def _refuse_way_through_file(self, names: Names) -> None:
         if any(names[:depth] in self._files for depth in range(1, len(names))):
             raise PathRefused(
@@ -334,7 +322,7 @@ class MemorySandbox:
         return not names or names in self._children
 
     def _list_dir(self, names: Names) -> tuple[DirectoryEntry, ...]:
-        self._refuse_unreadable(names)
+        self._protected.check_read(names)
         if names in self._files:
             raise PathRefused(code="invalid_path", message=f"{show_names(names)}: it is not a directory.")
         if not self._is_directory(names):

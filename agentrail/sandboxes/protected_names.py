@@ -4,6 +4,8 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias
 
+from agentrail.sandboxes.refusals import refuse_protected, refuse_unreadable
+
 GIT: Final = ".git"
 STATE_DIRECTORY: Final = ".agentrail"
 OUTPUT_DIRECTORY: Final = "output"
@@ -135,6 +137,16 @@ class ProtectedNames:
                 return "/".join(names[:end])
         # A directory of that name is an ordinary place to work. A file of that name gives the location of the repository.
         return "/".join(names) if folded and folded[-1] == GIT else None
+
+    def check_written(self, names: Sequence[str]) -> None:
+        found = self.find_written(names)
+        if found is not None:
+            raise refuse_protected(found)
+
+    def check_read(self, names: Sequence[str]) -> None:
+        found = self.find_read(names)
+        if found is not None:
+            raise refuse_unreadable(found)
 
     def covers(self, names: Sequence[str], *, is_directory: bool) -> bool:
         """Return whether a protected path ends here, for a walk through a tree. Fast if none does."""
