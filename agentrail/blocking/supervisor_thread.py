@@ -17,6 +17,7 @@ import trio
 from agentrail.actors.deferred_error import Kept
 from agentrail.errors import AgentrailError, CallingSelf, HoldsLoop, SupervisorClosed, YourMove
 from agentrail.otp.crash_text import describe_bug
+from agentrail.otp.guarded_calls import only_error
 from agentrail.runtime.fan_in import EVERY
 from agentrail.runtime.supervisor import SessionSupervisor
 
@@ -183,7 +184,7 @@ class SupervisorThread:
             trio.run(self._main, ready)
         with self._lock:
             self._way_in = None
-            self._failure = self._untold = _only(run.error)
+            self._failure = self._untold = run.error and only_error(run.error)
             left, self._calls = self._calls, {}
         for call in left:
             call.fail(self.closed())
@@ -362,9 +363,3 @@ def _asyncio_runs() -> bool:
     if asyncio is None or "ipykernel" in sys.modules:
         return False
     return asyncio._get_running_loop() is not None  # noqa: SLF001 - the function that does not raise
-
-
-def _only(error: BaseException | None) -> BaseException | None:
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error

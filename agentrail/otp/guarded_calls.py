@@ -144,6 +144,13 @@ def members_of(group: BaseExceptionGroup[BaseException]) -> tuple[BaseException,
     return held
 
 
+def only_error(error: BaseException) -> BaseException:
+    """Unwrap an error that is alone in groups."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
 def show(value: object) -> str:
     """Return a `repr` for a message: at most about 200 characters. It never raises."""
     return repr_of(value, _short.repr)

@@ -18,6 +18,7 @@ from attrs import frozen
 
 from agentrail import websockets
 from agentrail.abc import Refusal, Secret
+from agentrail.otp.guarded_calls import only_error
 from agentrail.sandboxes.remote.operations import (
     ANSWER_SECONDS,
     JSON_TYPE,
@@ -219,20 +220,13 @@ async def dialed(
             yield connection
             nursery.cancel_scope.cancel(reason="this process is closed")
     except BaseExceptionGroup as group:
-        alone = _alone(group)
+        alone = only_error(group)
         # The library raises a refused handshake in one of its own tasks, whichever task waits for it.
         raise (
             refuse_connection(address, _NO_PROCESS) if isinstance(alone, websockets.HandshakeError) else alone
         ) from None
     finally:
         await trio.aclose_forcefully(stream)
-
-
-def _alone(raised: BaseException) -> BaseException:
-    """Unwrap an error that is alone in groups: the user of a process has opened no nursery for it."""
-    while isinstance(raised, BaseExceptionGroup) and len(raised.exceptions) == 1:
-        raised = raised.exceptions[0]
-    return raised
 
 
 async def _open_stream(
@@ -388,7 +382,7 @@ async def holding(process: RemoteProcess) -> AsyncIterator[None]:
                 await process.stop()  # noqa: ASYNC102 - shielded inside
             nursery.cancel_scope.cancel(reason="this process is closed")
     except BaseExceptionGroup as group:
-        raise _alone(group) from None
+        raise only_error(group) from None
 
 
 def _failures(*others: type[Exception]) -> tuple[type[Exception], ...]:
