@@ -300,7 +300,8 @@ def _fault_in(value: object, where: str, levels: int) -> str | None:
         case Mapping():
             for name, item in value.items():
                 if not isinstance(name, str):
-                    return f"{where} has the key {name!r}; keys must be text"
+                    fault = _fault_in(name, f"a key of {where}", levels)
+                    return fault or f"{where} has the key {name!r}; keys must be text"
                 fault = _fault_in(item, f"{where}.{name}", levels - 1)
                 if fault is not None:
                     return fault

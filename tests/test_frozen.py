@@ -96,12 +96,14 @@ def test_a_deep_copy_can_be_written_to():
         (object(), "$ is a object, which is not JSON"),
         ({"a": [1, {2}]}, "$.a[1] is a set, which is not JSON"),
         ({1: 2}, "$ has the key 1; keys must be text"),
+        ({10**5000: 2}, "a key of $ is a number with too many digits"),
+        ({(1, (10**5000,)): 2}, "a key of $[1][0] is a number with too many digits"),
         ((1, float("nan")), "$[1] is nan, which JSON cannot represent"),
         ({"a": 10**5000}, "$.a is a number with too many digits"),  # Python cannot write it any more
         ({"a": 10**400}, None),
         ([*enum.StrEnum("Level", ["INFO"])], None),
     ],
-    ids=range(7),
+    ids=range(9),
 )
 def test_what_is_no_json_is_named_with_its_place(value, words):
     """The message says where the fault lies; a member that is a text is encoded as one."""

@@ -123,6 +123,7 @@ def test_what_cannot_be_stored_is_named_with_its_place():
         (FrozenDict({"\udfff": 1}), "state has a lone surrogate in '\\udfff'"),
         (deep, "state is nested too deeply"),
         (FrozenDict({1: 2}), "state has the key 1; keys must be text"),
+        (FrozenDict({10**5000: 2}), "state has the key <int, whose __repr__ raises>; keys must be text"),
         (MappingProxyType({}), "state is a mappingproxy, whose underlying mapping can change"),
         (FrozenDict({"a": [object()]}), "state['a'][0] is a object"),
         (Plan(steps=[1]), "state.steps is a list"),

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from agentrail.core.values.foreign_calls import MAX_FOREIGN_MESSAGE, Raised, attempt
 from agentrail.frozen import FrozenDict, FrozenList
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.structs import decoder_of
 
 StateType: TypeAlias = Any
@@ -58,7 +59,7 @@ def _fault_in(value: Any, where: str) -> str | None:
             keys: tuple[object, ...] = tuple(value)
             wrong = next((key for key in keys if not isinstance(key, str)), None)
             if wrong is not None:
-                return f"{where} has the key {wrong!r}; keys must be text"
+                return f"{where} has the key {repr_of(wrong)}; keys must be text"
             return _fault_in("".join(value), where) or _first(
                 (item, f"{where}[{key!r}]") for key, item in value.items()
             )
