@@ -12,7 +12,7 @@ from agentrail.app import ChosenModel
 from agentrail.cli.config_setup import CommandSetup, model_of_files
 from agentrail.cli.run_options import Choices
 from agentrail.cli.run_setup import choose_for, decide_session
-from agentrail.cli.serve_options import SERVE_KEYS, fault_of_host, fault_of_port
+from agentrail.cli.serve_options import PATHS, SERVE_KEYS, fault_of_host, fault_of_port
 from agentrail.config.settings import LIMITS_PREFIX, Settings, Sourced, no_such_agent
 from agentrail.config.toml_positions import ConfigFault
 from agentrail.errors import OptionError
@@ -64,6 +64,8 @@ def faults_of_host(settings: Settings) -> tuple[ConfigFault, ...]:
 def _faults_of(name: str, said: Sourced) -> Iterator[str]:
     if name in _OF_PROFILES:
         return
+    if name in PATHS | _STORES - {"store"}:
+        yield from _faults_of_making("", lambda: expand_home(said.value) if name in PATHS else _placed(said))
     if name in OF_APPLICATION:
         # Their checks need Starlette, an optional extra: without it, nothing can be served.
         if importlib.util.find_spec("starlette") is not None:

@@ -187,7 +187,7 @@ SERVE_VARIABLES: Final[Mapping[str, str]] = {
 """The variable of each option. Lists are separated by commas."""
 
 _LISTS: Final = frozenset({"allowed_host", "allowed_origin", "protocol"})
-_PATHS: Final = frozenset({"token_file", "certfile", "keyfile", "data_dir"})
+PATHS: Final = frozenset({"token_file", "certfile", "keyfile", "data_dir"})
 
 
 def flag_of(name: str) -> str:
@@ -216,7 +216,10 @@ def decide_serving(
                 )
         elif key in said:
             one, why[name] = said[key], f"{said[key].place}: host.{key}:"
-            values[name] = Path(one.folder) / expand_home(one.value) if name in _PATHS else one.plain
+            try:
+                values[name] = Path(one.folder) / expand_home(one.value) if name in PATHS else one.plain
+            except OptionError as error:
+                faults += [f"{why[name]} {fault}" for fault in error.faults]
     OptionError.raise_for(faults)
     return ServeOptions(**values, why=why)
 
@@ -286,7 +289,7 @@ def show_serving(options: ServeOptions) -> str:
 def _read_variable(name: str, text: str) -> Any:
     if name in _LISTS:
         return tuple([part.strip() for part in text.split(",") if part.strip()])
-    if name in _PATHS:
+    if name in PATHS:
         return expand_home(text)
     if name != "port":
         return text

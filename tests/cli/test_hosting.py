@@ -172,6 +172,39 @@ def test_all_that_is_wrong_is_said_at_once_each_with_its_line(place):
     assert faults[1].endswith("70000 is not a port: expected 0 to 65535, 0 for one that is free")
 
 
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        (
+            'data_dir = "\\u0000"',
+            "data_dir: path is '\\x00': expected a path, without NUL or lone surrogates",
+        ),
+        (
+            'keyfile = "a\\u0000"',
+            "keyfile: path is 'a\\x00': expected a path, without NUL or lone surrogates",
+        ),
+        (
+            'data_dir = "~nobodyatall/x"',
+            "data_dir: '~nobodyatall/x' is in the home directory of a user who has",
+        ),
+        ('memories = "sqlite:\\u0000"', "memories: path is '\\x00': expected a path, without NUL"),
+        ('knowledge = "sqlite:~nobodyatall"', "knowledge: '~nobodyatall' is in the home directory of a user"),
+        ('data_dir = "~/here"\nmemories = "sqlite:there"', None),
+    ],
+)
+def test_a_path_that_no_file_can_have_is_told_with_its_line(place, line, fault):
+    """It passed the check, and only failed later, or without its place in the file."""
+    write(place, f"[host]\n{line}\n")
+    expected = [] if fault is None else [f"agentrail.toml:2: host.{fault}"]
+    found = [str(one) for one in faults_of_host(read(place).settings)]
+    assert [one[: len(words)] for one, words in zip(found, expected, strict=True)] == expected
+    if fault is not None:
+        with pytest.raises(OptionError) as caught:
+            decide_all(ServeFlags(), ConfigFiles(trust_project=True), None)
+        assert [*caught.value.faults] == found
+        assert expected[0] in look_at_serving(setup_of(place), {})[0].text
+
+
 def test_keys_and_types_that_are_none_are_faults(place):
     """12.11: with what was expected and the nearest name."""
     for text, said in (
