@@ -16,7 +16,7 @@ class MailboxFull(YourMove):
 
 
 class CallingSelf(YourMove):
-    """An actor or a session's tool waits for itself."""
+    """An actor or a session's tool waits for itself, directly or through other sessions."""
 
     code = "calling_self"
 

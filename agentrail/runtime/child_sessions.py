@@ -81,7 +81,8 @@ class ChildSessions:
                 call = next(one for one in parent.state.data.batch if one.call.call_id == effect.call_id)
                 prompt_cell(cell, str(call.arguments.get("description", "")), None)
             seconds = timeout_seconds_of(parent.tool_of(effect.call_id)) or ports.tool_timeout_seconds
-            return await resume_for_call(effect, Session(cell), _seen_of(cell, journal), deliver, seconds)
+            with cell.pending_calls.waited_for():
+                return await resume_for_call(effect, Session(cell), _seen_of(cell, journal), deliver, seconds)
         finally:
             await _end_of_call(parent, cell, usage)  # noqa: ASYNC102 - shielded and bounded inside
 
@@ -142,7 +143,8 @@ class ChildSessions:
             await trio.lowlevel.checkpoint()
             cell = await self._begin_below(parent, task, "temporary")
             usage.session_id = cell.ports.session_id
-            yield Session(cell)
+            with cell.pending_calls.waited_for():
+                yield Session(cell)
         finally:
             await _end_of_call(parent, cell, usage)  # noqa: ASYNC102 - shielded and bounded inside
         usage.session_id = None  # it ended on its own and was not stopped by an abort

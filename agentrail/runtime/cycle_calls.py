@@ -111,7 +111,7 @@ class CycleCalls:
             StoreUnavailable: The store has accepted no records for longer than its patience.
             OptionError: Your move: the time is out of range.
             TypeFault: Your move: no JSON Schema describes `output`.
-            CallingSelf: Your move: a tool of this session made the call.
+            CallingSelf: Your move: a tool of this session, or of one that it waits for, made the call.
             ClientIdReused: Your move: the name was used for another message.
             PromptError, PromptQueueFull, MailboxFull, SessionDown: See `prompt`.
 
@@ -216,7 +216,7 @@ class CycleCalls:
             ReplyTimeout: The time limit expired. The cycle continues.
             StoreUnavailable: The store does not accept records for now, so nothing is published.
             OptionError: Your move: an argument is out of range.
-            CallingSelf: Your move: a tool of this session waits for the end of its cycle.
+            CallingSelf: Your move: a tool of this session, or of one that it waits for, waits for the end of its cycle.
             SessionDown: The session has ended.
 
         Cancellation: Always a checkpoint. Nothing is lost.

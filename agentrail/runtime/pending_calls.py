@@ -86,7 +86,7 @@ def _run() -> trio.lowlevel.TrioToken | None:
 class PendingCalls:
     """The pending calls of one session. Survives its restarts."""
 
-    _session_id: str
+    session_id: str
     _outside: Outside
     _waiting: dict[SignalId, PendingCall] = field(init=False, default=_NO_CALLS)
     run: trio.lowlevel.TrioToken | None = field(init=False, factory=_run)
@@ -94,6 +94,8 @@ class PendingCalls:
     _is_rested: bool = field(init=False, default=False)
     _prefix: str = field(init=False, default="")
     _count: int = field(init=False, default=0)
+    waiters: tuple[list[_Mark], ...] = field(init=False, default=())
+    """The marks of each caller inside a tool that waits for the end of a cycle."""
 
     def mint(self) -> SignalId:
         """Generate the next signal id, unique for this session across processes."""
@@ -224,17 +226,42 @@ class PendingCalls:
             self.refuse(to, self._gone())
 
     def _gone(self) -> SessionDown:
-        return (SessionRested if self._is_rested else SessionDown)(self._session_id, self._down or "ended")
+        return (SessionRested if self._is_rested else SessionDown)(self.session_id, self._down or "ended")
 
     def inside(self) -> AbstractContextManager[None]:
         """Mark the current task, and all tasks it starts, as work of a call of this session until the call ends."""
         return _Mark(self)
 
-    def refuse_self(self, call: str) -> None:
+    def refuse_self(self, call: str, *, in_rings: bool = False) -> None:
+        """Refuse a call from inside a tool of this session, or also of one for which a tool of this session waits."""
         # Not compared by id: another supervisor of this process may have a session of the same id.
-        if any(mark.calls is self for mark in _INSIDE.get()):
-            message = f"{call} from inside a tool of session {self._session_id!r} would wait for itself: call it after the tool has returned"
-            raise CallingSelf(message)
+        paths: list[tuple[PendingCalls, ...]] = [(one.calls,) for one in _INSIDE.get() if one.calls]
+        seen = set[PendingCalls]()
+        for path in paths:  # from a session through those that it waits for to that of the caller
+            if path[0] is self:
+                ids = [one.session_id for one in (path[-1], *path)]
+                ring = f", in the ring {' → '.join(ids)}" if len(path) > 1 else ""
+                message = f"{call} from inside a tool of session {path[-1].session_id!r} would wait for itself{ring}: call it after the tool has returned"
+                raise CallingSelf(message)
+            if in_rings and path[0] not in seen:
+                seen.add(path[0])
+                waiting = [mark.calls for marks in path[0].waiters for mark in marks]
+                paths += [(calls, *path) for calls in waiting if calls]
+
+    @contextmanager
+    def waited_for(self, call: str | None = None) -> Iterator[None]:
+        """Wait for the end of a cycle in this block. A call is refused if this session waits for the caller, or for one that does."""
+        marks = [*_INSIDE.get()]
+        if not marks:
+            yield
+            return
+        if call is not None:
+            self.refuse_self(call, in_rings=True)
+        self.waiters = (*self.waiters, marks)
+        try:
+            yield
+        finally:
+            self.waiters = tuple([one for one in self.waiters if one is not marks])
 
 
 def _told_to_sender(error: StoreUnavailable, asked: Asked | None) -> StoreUnavailable:

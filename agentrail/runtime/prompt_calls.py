@@ -180,29 +180,29 @@ class PromptingHandle(CycleCalls, AskingHandle):
         return cast("PromptReceipt", await self._ask(signal))
 
     async def _answer(self, asked: CycleQuestion) -> str:
-        self._cell.pending_calls.refuse_self("ask")
-        blocks = decide_blocks(asked.content)
-        if asked.client_id is not None:
-            return (await self._named_reply(blocks, asked.client_id, asked)).text
-        signal = self._prompt(blocks, reply="text", settings=asked.settings)
-        with nullcontext() if asked.reader is None else _reading(self._cell, signal.ref, asked.reader):
-            if asked.waits_for_people:
-                return cast("str", await self._ask_within(signal, asked.timeout_seconds))
-            with refused_while_waiting(self._cell, signal.signal_id):
-                return cast("str", await self._ask(signal))
+        with self._cell.pending_calls.waited_for("ask"):
+            blocks = decide_blocks(asked.content)
+            if asked.client_id is not None:
+                return (await self._named_reply(blocks, asked.client_id, asked)).text
+            signal = self._prompt(blocks, reply="text", settings=asked.settings)
+            with nullcontext() if asked.reader is None else _reading(self._cell, signal.ref, asked.reader):
+                if asked.waits_for_people:
+                    return cast("str", await self._ask_within(signal, asked.timeout_seconds))
+                with refused_while_waiting(self._cell, signal.signal_id):
+                    return cast("str", await self._ask(signal))
 
     async def _reply(self, asked: CycleQuestion) -> CycleReply[Any]:
-        self._cell.pending_calls.refuse_self("run")
-        blocks = decide_blocks(asked.content)
-        if asked.client_id is not None:
-            return await self._named_reply(blocks, asked.client_id, asked)
-        signal = self._prompt(blocks, reply="text", settings=asked.settings)
-        terms = evolve(decide_terms(kinds=(), deltas=False, buffer=_RUN_BUFFER), is_own=True)
-        read = partial(_read_to_end, CycleStream(self._cell, signal, terms, raise_on_failure=True))
-        with _reading(self._cell, signal.ref, asked.reader):
-            if asked.waits_for_people:
-                return await wait_within(asked.timeout_seconds, read)
-            return await unless_waiting(self._cell, read)
+        with self._cell.pending_calls.waited_for("run"):
+            blocks = decide_blocks(asked.content)
+            if asked.client_id is not None:
+                return await self._named_reply(blocks, asked.client_id, asked)
+            signal = self._prompt(blocks, reply="text", settings=asked.settings)
+            terms = evolve(decide_terms(kinds=(), deltas=False, buffer=_RUN_BUFFER), is_own=True)
+            read = partial(_read_to_end, CycleStream(self._cell, signal, terms, raise_on_failure=True))
+            with _reading(self._cell, signal.ref, asked.reader):
+                if asked.waits_for_people:
+                    return await wait_within(asked.timeout_seconds, read)
+                return await unless_waiting(self._cell, read)
 
     async def _named_reply(self, blocks: Blocks, name: str, asked: CycleQuestion) -> CycleReply[str]:
         signal = self._prompt(blocks, client_id=name, settings=asked.settings)
@@ -249,7 +249,7 @@ class PromptingHandle(CycleCalls, AskingHandle):
         Raises:
             OptionError: Your move: an argument is out of range.
             PromptError: Your move: see `prompt`. All other errors of `prompt` are raised when the block is entered.
-            CallingSelf: Your move: a tool of this session made the call.
+            CallingSelf: Your move: a tool of this session, or of one that it waits for, made the call.
         """
         refuse(
             fault_of("raise_on_failure", raise_on_failure, bool),
@@ -262,11 +262,11 @@ class PromptingHandle(CycleCalls, AskingHandle):
 
     async def _event(self, what: Any, timeout_seconds: float | None, *, wait_for_people: bool) -> Any:
         meant = decide_wait(what)
-        if what in CYCLE_ENDS:  # other events come while a tool is running
-            self._cell.pending_calls.refuse_self("wait_for")
         may_wait = wait_for_people or timeout_seconds is not None
         wait = EventWait(self._cell, meant, wait_for_people=may_wait)
-        return await wait_within(timeout_seconds, wait.run, CALL_AGAIN, meant.name)
+        is_end = what in CYCLE_ENDS  # other events come while a tool is running
+        with self._cell.pending_calls.waited_for("wait_for") if is_end else nullcontext():
+            return await wait_within(timeout_seconds, wait.run, CALL_AGAIN, meant.name)
 
     async def collect_reply(
         self, *, timeout_seconds: float | None = None, wait_for_people: bool = False
@@ -287,19 +287,19 @@ class PromptingHandle(CycleCalls, AskingHandle):
             StoreUnavailable: The store has accepted no records for longer than its patience. The cycle continues when
                 it is back.
             OptionError: Your move: the time is out of range.
-            CallingSelf: Your move: a tool of this session made the call.
+            CallingSelf: Your move: a tool of this session, or of one that it waits for, made the call.
             SessionDown: The session has ended.
 
         Cancellation: Only the reply is lost. The cycle continues.
         """
         refuse(fault_of_wait(timeout_seconds, wait_for_people=wait_for_people))
-        self._cell.pending_calls.refuse_self("collect_reply")
-        signal = ReplyQuery(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint())
-        if wait_for_people or timeout_seconds is not None:
-            return cast("str", await self._ask_within(signal, timeout_seconds, CALL_AGAIN))
-        await self._cell.awake()
-        ask = partial(self._ask_within, signal, None, CALL_AGAIN)
-        return cast("str", await unless_waiting(self._cell, ask, is_begun=True))
+        with self._cell.pending_calls.waited_for("collect_reply"):
+            signal = ReplyQuery(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint())
+            if wait_for_people or timeout_seconds is not None:
+                return cast("str", await self._ask_within(signal, timeout_seconds, CALL_AGAIN))
+            await self._cell.awake()
+            ask = partial(self._ask_within, signal, None, CALL_AGAIN)
+            return cast("str", await unless_waiting(self._cell, ask, is_begun=True))
 
     def _prompt(  # noqa: PLR0913 - what a prompt comes with
         self,
