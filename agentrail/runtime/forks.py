@@ -12,6 +12,7 @@ from agentrail.core.journal.file_changes import FilesBehind
 from agentrail.core.journal.fold import asked_by
 from agentrail.core.session.cycle import with_tools_of_agents
 from agentrail.core.session.fork import config_of_fork, forked_state
+from agentrail.core.session.recovery import with_models
 from agentrail.core.session.state import SessionConfig, SessionState
 from agentrail.core.stack.loaded_stack import PluginStates
 from agentrail.core.stack.plugin_code import part_entry
@@ -35,7 +36,7 @@ from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_loader import PluginFinder, stored_of
 from agentrail.runtime.session_options import SessionOptions, faults_of_value, make_options
-from agentrail.runtime.session_resume import missing_code, ports_of, take_first_object
+from agentrail.runtime.session_resume import missing_code, models_now, ports_of, take_first_object
 from agentrail.runtime.session_sandbox import Workspace
 from agentrail.runtime.shared_resources import Shared
 from agentrail.runtime.tool_origins import GoneTool, gone_tool
@@ -151,7 +152,10 @@ class Forks:
 
         number, state = await keeping.fold(work)
         state = _without_absent(asked_by(state, watch), cell.ports.tools)
-        fork = SessionCell(state, _ports_of_fork(state, fresh.ports, cell.ports))
+        ports = _ports_of_fork(state, fresh.ports, cell.ports)
+        model, config = with_models(state.data, models_now(state.data, ports.providers))
+        changed = msgspec.structs.replace(state.data, model=model, config=config)
+        fork = SessionCell(msgspec.structs.replace(state, data=changed), ports)
         watch.report_to(fork.mailbox)
         refused = decide_refusal(state, now_ms())
         if refused is not None:
@@ -189,9 +193,7 @@ def _state_of_fork(
         **{name: getattr(now, name) for name in dict.fromkeys((*_OF_THE_CODE, *chosen)) if name in _FIELDS},
     )
     fork = forked_state(then, config, at_ms)
-    changed: dict[str, Any] = {}
-    if "model" in given or now.model.model == fork.data.model.model:
-        changed["model"] = now.model
+    changed: dict[str, Any] = {"model": now.model} if "model" in given else {}
     if "tools" in given or "agents" in given:
         changed["tools"] = fresh.data.tools
     if "plugins" in given:

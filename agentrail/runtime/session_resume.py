@@ -336,7 +336,7 @@ class SessionResumption:
                 semantics=SEMANTICS,
                 host_hooks=tuple(sorted(hooks_of(own.host) - config.host_hooks)),
                 gathers_context=None if gathers == config.gathers_context else gathers,
-                models=_models_now(revived.state.data, own.providers),
+                models=models_now(revived.state.data, own.providers),
             )
             wanted |= _wanted_below(cell, first)
             first = msgspec.structs.replace(first, spent=_spent_below(revived, children, wanted))
@@ -466,7 +466,7 @@ def _has_model(name: str, ports: Ports) -> bool:
     return True
 
 
-def _models_now(data: Known, providers: Mapping[str, Provider]) -> tuple[ModelFacts, ...]:
+def models_now(data: Known, providers: Mapping[str, Provider]) -> tuple[ModelFacts, ...]:
     """Return the facts of models that their providers describe otherwise now. A provider that raises is left out."""
     known = [*models_of(data), *[one.model for one in data.config.agents if one.model is not None]]
     names = dict.fromkeys([one.model for one in known if one.model in providers])

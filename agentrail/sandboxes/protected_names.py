@@ -139,13 +139,11 @@ class ProtectedNames:
         return "/".join(names) if folded and folded[-1] == GIT else None
 
     def check_written(self, names: Sequence[str]) -> None:
-        found = self.find_written(names)
-        if found is not None:
+        if (found := self.find_written(names)) is not None:
             raise refuse_protected(found)
 
     def check_read(self, names: Sequence[str]) -> None:
-        found = self.find_read(names)
-        if found is not None:
+        if (found := self.find_read(names)) is not None:
             raise refuse_unreadable(found)
 
     def covers(self, names: Sequence[str], *, is_directory: bool) -> bool:

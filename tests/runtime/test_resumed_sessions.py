@@ -12,6 +12,7 @@ import pytest
 import trio
 import trio.testing
 
+import agentrail
 from agentrail import tool
 from agentrail.abc import Done, Ok, ToolContext
 from agentrail.abc.store import Filters
@@ -164,6 +165,33 @@ async def test_a_model_is_known_as_its_provider_describes_it_now(how):
                     await session.ask("Go on")
             else:
                 assert await session.ask("Go on") == "b"
+
+
+async def test_a_fork_knows_fallbacks_and_models_of_agents_as_they_are_now(tmp_path):
+    """Also a fork to before the session was resumed, which had the old prices. Its own model is another case above."""
+
+    def options(price):
+        return {
+            "model": "openai:own",
+            "fallback_models": ["openai:spare"],
+            "agents": [Agent(name="clerk", description="d", model="openai:clerk")],
+            "tools": [TaskTool()],
+            "provider_opts": {"api_key": "sk-x", "price": Price(input=price, output=price)},
+        }
+
+    store = f"sqlite:{tmp_path / 'sessions.db'}"
+    async with agentrail.open_supervisor(store=store) as supervisor:
+        await supervisor.start_session(session_id="s-1", **options(1.0))
+    async with agentrail.open_supervisor(store=store) as supervisor:
+        session = await supervisor.resume_session("s-1", **options(7.0))
+        fork = await session.fork(at=1)
+        for one in (session, fork):
+            await one.status()
+            data = one._cell.state.data  # noqa: SLF001 - facts that no view shows
+            models = [data.model, data.config.model, *data.config.fallbacks, data.config.agents[0].model]
+            assert {one.model: one.price.input for one in models} == dict.fromkeys(
+                ["openai:own", "openai:spare", "openai:clerk"], 7.0
+            )
 
 
 async def test_what_was_asked_for_is_taken_by_name_and_the_store_knows_best():

@@ -4,7 +4,7 @@
 decide.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, assert_never
 
 from msgspec.structs import replace
@@ -31,7 +31,7 @@ from agentrail.core.session.decisions import time_is_up
 from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.plugin_hooks import ask_plugins, request_again
 from agentrail.core.session.reservations import settle_loan, settle_lost_loans
-from agentrail.core.session.state import BreakOff, Interaction, Known, Next, Phase
+from agentrail.core.session.state import BreakOff, Interaction, Known, Next, Phase, SessionConfig
 from agentrail.core.session.step_context import StepContext, forget_context, has_listeners
 from agentrail.core.session.teardown import end_at_once, teardown_settled
 from agentrail.core.session.views import model_of
@@ -60,7 +60,7 @@ def recovered(step: StepContext, phase: Phase, signal: Recovered) -> Next:
     if signal.gathers_context is not None:
         data.config = replace(data.config, gathers_context=signal.gathers_context)
     if signal.models:
-        _take_models(step, {one.model: one for one in signal.models})
+        step.data.model, step.data.config = with_models(step.data, signal.models)
     begun = frozenset(signal.open)
     requests = tuple(effect_owners.owned_by(data.open, effect_owners.OfPluginRequest))
     step.publish(SessionRecovered(decisions=tuple(decisions_of(data, begun, step.at_ms))))
@@ -214,13 +214,17 @@ def _of_interaction(asked: Interaction, at_ms: int) -> RecoveryDecision:
 # --- applying the decisions
 
 
-def _take_models(step: StepContext, now: Mapping[str, ModelFacts]) -> None:
-    data, config = step.data, step.data.config
-    agents = [replace(one, model=one.model and now.get(one.model.model, one.model)) for one in config.agents]
-    fallbacks = [now.get(one.model, one) for one in config.fallbacks]
-    own = now.get(config.model.model, config.model)
-    data.model = now.get(data.model.model, data.model)
-    data.config = replace(config, model=own, fallbacks=tuple(fallbacks), agents=tuple(agents))
+def with_models(data: Known, models: Sequence[ModelFacts]) -> tuple[ModelFacts, SessionConfig]:
+    """Return the model and the configuration of a session, with these facts wherever one of these models is named."""
+    config, now = data.config, {one.model: one for one in models}
+
+    def described(one: ModelFacts) -> ModelFacts:
+        return now.get(one.model, one)
+
+    agents = [replace(one, model=one.model and described(one.model)) for one in config.agents]
+    fallbacks = tuple(map(described, config.fallbacks))
+    config = replace(config, model=described(config.model), fallbacks=fallbacks, agents=tuple(agents))
+    return described(data.model), config
 
 
 def _forget_what_stopped(step: StepContext, spent: Sequence[Spent]) -> None:
