@@ -85,6 +85,7 @@ async def test_the_call_that_closes_a_ring_is_refused(supervisor, first, last):
 
 @on_virtual_time
 async def test_a_longer_ring_is_named_whole(supervisor):
+    """From the session whose tool calls, through all that wait for it, back to it."""
     c = await start(supervisor, "c", lambda: a.ask("Hi"))
     b = await start(supervisor, "b", lambda: c.ask("Hi"))
     a = await start(supervisor, "a", lambda: b.ask("Hi"))
@@ -184,6 +185,7 @@ async def test_who_no_longer_waits_is_in_no_ring(supervisor):
 
 @on_virtual_time
 async def test_two_tools_of_one_session_may_wait_for_another(supervisor):
+    """They are no ring, and each wait ends for itself."""
     b = await supervisor.start_session(model=saying("1", "2", "3"), session_id="b")
 
     @tool
