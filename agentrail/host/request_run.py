@@ -220,13 +220,7 @@ class RequestRun:
         incoming, sessions, context = self.incoming, self._parts.sessions, self._context()
         if incoming.facts is None:
             self._profile = await sessions.profile(context)
-            history, keep = incoming.sending.history, incoming.sending.keep
-            session, self._is_new = await sessions.create(
-                self._profile, context, metadata=incoming.request.metadata, history=history, keep=keep
-            )
-            if history and not self._is_new:
-                raise already_there(incoming.session_id)
-            return session
+            return await self._create(self._profile, context)
         if incoming.sending.history:
             raise already_there(incoming.session_id)
         # A session that is awake keeps its profile, even if the profile was removed.
@@ -238,9 +232,16 @@ class RequestRun:
             # Deleted since the lookup: a caller that may create it gets a new session, as for any unknown id.
             if self._profile is None or incoming.sending.kind == "prompt":
                 raise
-            keep = incoming.sending.keep
-            session, self._is_new = await sessions.create(self._profile, context, keep=keep)
-            return session
+            return await self._create(self._profile, context)
+
+    async def _create(self, profile: AgentProfile, context: ProfileContext) -> Session:
+        metadata, sending = self.incoming.request.metadata, self.incoming.sending
+        session, self._is_new = await self._parts.sessions.create(
+            profile, context, metadata=metadata, history=sending.history, keep=sending.keep
+        )
+        if sending.history and not self._is_new:
+            raise already_there(context.session_id)
+        return session
 
     def _context(self) -> ProfileContext:
         incoming = self.incoming

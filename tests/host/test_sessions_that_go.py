@@ -4,6 +4,7 @@ import pytest
 import trio
 
 from agentrail.errors import SessionNotFound, SessionRested, SessionUnknown, StillNeeded, Unrevivable
+from agentrail.host.identity import metadata_of_session
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.faulty_store import CutStore
@@ -42,7 +43,7 @@ def goes_after_the_look(host, monkeypatch):
 @on_virtual_time
 @pytest.mark.parametrize("kind", ["chat", "chat with a name", "prompt"])
 async def test_a_session_that_was_deleted_after_the_look_at_it(kind, monkeypatch):
-    """A chat begins it anew, as of any id that is unknown, with a name of the message and without; a prompt creates none."""
+    """A chat begins it anew with its metadata, as of any id that is unknown, named or not; a prompt creates none."""
     store = MemoryStore()
     async with hosting(talking(), store=store) as host:
         await text_of(host, "Hi")
@@ -55,8 +56,11 @@ async def test_a_session_that_was_deleted_after_the_look_at_it(kind, monkeypatch
                 await host.session("main", ANN)
         else:
             client_id = "c-1" if kind == "chat with a name" else None
-            assert await text_of(host, "And?", client_id=client_id) == "Hello."
-            assert len(await (await host.session("main", ANN)).messages()) == 2
+            metadata = {"ticket": "T-1"}
+            assert await text_of(host, "And?", client_id=client_id, metadata=metadata) == "Hello."
+            session = await host.session("main", ANN)
+            assert len(await session.messages()) == 2
+            assert metadata_of_session(session.facts.user_data) == metadata
         assert looked
 
 
