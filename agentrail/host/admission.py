@@ -387,7 +387,7 @@ class Intake:
                 delivery.forget(watch.key)
             return
         try:
-            facts = await self._parts.sessions.facts(owner, session_id, creates=True)
+            facts = await self._parts.sessions.facts_or_none(owner, session_id)
         except SessionUnknown:  # it is another user's now, so theirs was deleted
             facts = None
         if facts is None:
@@ -492,7 +492,9 @@ class Intake:
                 message = "no session is named, and this request cannot create one: give session_id"
                 raise SessionUnknown(message, hint="a chat or a stream creates one")
             return None
-        facts = await self._parts.sessions.facts(owner, request.session_id, creates=creates)
+        sessions = self._parts.sessions
+        find = sessions.facts_or_none if creates else sessions.facts
+        facts = await find(owner, request.session_id)
         if facts is None:
             return None
         refuse_child(facts)

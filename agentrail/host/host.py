@@ -394,7 +394,6 @@ class Host:
         owner = self._intake.owner_of(principal)
         sessions = self._parts.sessions
         facts = await sessions.facts(owner, session_id)
-        assert facts is not None  # noqa: S101 - else it is unknown
         if only_root:
             refuse_child(facts)
         return await sessions.open(facts, owner, on_drift=on_drift)
@@ -506,7 +505,7 @@ class Host:
         sessions = self._parts.sessions
         if client_id is not None:
             wanted = session_id_for(owner, client_id)
-        elif await sessions.facts(owner, wanted, creates=True) is not None:
+        elif await sessions.facts_or_none(owner, wanted) is not None:
             raise already_there(wanted)
         context = ProfileContext(
             tenant_id=owner.tenant_id,

@@ -100,13 +100,18 @@ class HostSessions:
 
     # --- ownership
 
-    async def facts(
-        self, owner: SessionOwner, session_id: str, *, creates: bool = False
-    ) -> SessionFacts | None:
-        fault = fault_of_session_id("session_id", session_id)
-        if fault is not None:
-            raise IdInvalid([fault])
-        facts = await self.supervisor.facts_of(session_id, scope=owner.tenant_id)
+    async def facts(self, owner: SessionOwner, session_id: str) -> SessionFacts:
+        """Return the facts of a caller's session."""
+        facts = await self._look_up(owner, session_id, creates=False)
+        assert facts is not None  # noqa: S101 - else it is unknown
+        return facts
+
+    async def facts_or_none(self, owner: SessionOwner, session_id: str) -> SessionFacts | None:
+        """Return the facts of a caller's session, or None for an id under which the caller may create one."""
+        return await self._look_up(owner, session_id, creates=True)
+
+    async def _look_up(self, owner: SessionOwner, session_id: str, *, creates: bool) -> SessionFacts | None:
+        facts = await self._find(owner.tenant_id, session_id)
         user_data = None if facts is None else facts.user_data
         match decide_access(owner, session_id, user_data, creates=creates):
             case Access.OPEN | Access.CREATE:
@@ -125,14 +130,13 @@ class HostSessions:
     ) -> SessionFacts:
         """Return the facts of a session whose pending calls a caller may decide, perhaps another user's."""
         try:
-            facts = await self.facts(owner, session_id)
+            return await self.facts(owner, session_id)
         except SessionUnknown:
             facts = await self.of_tenant(owner.tenant_id, session_id)
             agent_id = profile_of_session(facts.user_data) or ""
             if not (may_decide or self.profiles.is_approver(agent_id, owner.user_id)):
                 raise
-        assert facts is not None  # noqa: S101 - else it is unknown
-        return facts
+            return facts
 
     def ended_of(self, owner: SessionOwner, session_id: str) -> Session | None:
         """Return the handle of an ended session. One that rests, or that another node took, has not ended, and may be back."""
@@ -143,13 +147,11 @@ class HostSessions:
         """Return the facts of a caller's session, perhaps an ended one, to read its past."""
         ended = self.ended_of(owner, session_id)
         try:
-            facts = await self.facts(owner, session_id)
+            return await self.facts(owner, session_id)
         except AgentrailError:
             if ended is None:
                 raise
             return ended.facts
-        assert facts is not None  # noqa: S101 - else it is unknown
-        return facts
 
     def _last_words_of(self, owner: SessionOwner, session_id: str) -> LastWords | None:
         words = self.supervisor.last_words(session_id, scope=owner.tenant_id)
@@ -160,14 +162,17 @@ class HostSessions:
 
     async def of_tenant(self, tenant_id: str, session_id: str) -> SessionFacts:
         """Return the facts of any session of a tenant, without waking it."""
-        fault = fault_of_session_id("session_id", session_id)
-        if fault is not None:
-            raise IdInvalid([fault])
-        facts = await self.supervisor.facts_of(session_id, scope=tenant_id)
+        facts = await self._find(tenant_id, session_id)
         owner = None if facts is None else owner_of_session(facts.user_data)
         if facts is None or owner is None or owner.tenant_id != tenant_id:
             raise unknown(session_id)
         return facts
+
+    async def _find(self, tenant_id: str, session_id: str) -> SessionFacts | None:
+        fault = fault_of_session_id("session_id", session_id)
+        if fault is not None:
+            raise IdInvalid([fault])
+        return await self.supervisor.facts_of(session_id, scope=tenant_id)
 
     async def conversation(
         self, facts: SessionFacts, tenant_id: str
@@ -278,7 +283,7 @@ class HostSessions:
                 raise unknown(context.session_id) from None
             return session, False
         except AlreadyExists:
-            facts = await self.facts(owner, context.session_id, creates=True)
+            facts = await self.facts_or_none(owner, context.session_id)
             if facts is None:
                 raise
             return await self.open(facts, owner), False
@@ -328,7 +333,6 @@ class HostSessions:
         find = self.facts_to_read if purge else self.facts
         for place in range(1, _TRIES + 1):
             facts = await find(owner, session_id)
-            assert facts is not None  # noqa: S101 - else it is unknown
             refuse_child(facts)
             is_stored_alone = not facts.is_here
             if not (is_stored_alone and (purge or facts.has_ended)):
@@ -360,9 +364,8 @@ class HostSessions:
         turn: int | None = None,
     ) -> tuple[Session, int]:
         facts = await self.facts(owner, session_id)
-        assert facts is not None  # noqa: S101 - else it is unknown
         refuse_child(facts)
-        if await self.facts(owner, wanted, creates=True) is not None:
+        if await self.facts_or_none(owner, wanted) is not None:
             raise already_there(wanted)
         # An ended session can be forked while its handle exists. Otherwise `open` raises the reason of its
         # end.
@@ -373,7 +376,7 @@ class HostSessions:
                 with self._open_sessions.starting(owner, wanted):
                     fork = await session.fork(at, turn=turn, session_id=wanted)
         except (AlreadyExists, AlreadyStarted):  # another caller was faster, possibly another user
-            await self.facts(owner, wanted, creates=True)
+            await self.facts_or_none(owner, wanted)
             raise
         filters = Filters(scope=owner.tenant_id, root=wanted)
         # The fork has begun, so an error would hide it.
