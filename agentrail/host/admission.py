@@ -286,7 +286,6 @@ class Intake:
             self._parts.book.forget_lost(key, request_id)
             track = None
         if track is None:
-            self.check_open()  # with no checkpoint between this and the task
             record = RequestRecord(
                 request_id=request_id,
                 session_id=incoming.session_id,
@@ -295,12 +294,8 @@ class Intake:
                 seq=receipt.seq,
                 context_window=window,
             )
-            listener = self._parts.listener(incoming.owner, incoming.session_id, request_id)
-            track = RequestTrack(record, PromptRef(receipt.ref), on_change=listener)
-            self._parts.book.open(key, track)
-            self._nursery.start_soon(
-                self._follow_known, key, session, track, max(receipt.seq - 1, 0), name="follow a request"
-            )
+            track = self._parts.track(record, PromptRef(receipt.ref), incoming.owner)
+            self._start_following(key, session, track, max(receipt.seq - 1, 0))
         return HostRequest(
             session,
             receipt,
@@ -324,20 +319,19 @@ class Intake:
             kind=kind_of_request(request_id),
             seq=seq,
         )
-        owner = owner_of_session(session.facts.user_data)
-        listener = None if owner is None else self._parts.listener(owner, session.session_id, request_id)
-        track = RequestTrack(record, standing.ref, on_change=listener)
+        track = self._parts.track(record, standing.ref, owner_of_session(session.facts.user_data))
         track.stand(standing)
         if standing.has_ended:
             await end_track(session, track)
             self._parts.book.close(key, track)
             return track
+        self._start_following(key, session, track, standing.seq)
+        return track
+
+    def _start_following(self, key: str, session: Session, track: RequestTrack, after: int) -> None:
         self.check_open()  # with no checkpoint between this and the task
         self._parts.book.open(key, track)
-        self._nursery.start_soon(
-            self._follow_known, key, session, track, standing.seq, name="follow a request"
-        )
-        return track
+        self._nursery.start_soon(self._follow_known, key, session, track, after, name="follow a request")
 
     async def follow_awaited(self) -> None:
         """Follow the watched requests of earlier processes, and on a shared store those of other nodes as they die, until cancelled."""

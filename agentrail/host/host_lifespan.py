@@ -113,17 +113,13 @@ class Providing(Chain[Any]):
         about: ProviderContext,
         messages: tuple[Message, ...],
     ) -> None:
-        super().__init__(HOOK, (plugin,))
+        super().__init__(HOOK, (plugin,), about, messages)
         self._provider = provider
         self._about = about
-        self._messages = messages
         self.given: Sequence[UserMessage] | AtEnd = ()
 
     def function(self, plugin: HostPlugin) -> Callable[..., Awaitable[Any]]:
         return self._provider
-
-    def question(self, plugin: HostPlugin) -> tuple[Any, ...]:
-        return self._about, self._messages
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:
         """Store the result. The session validates it."""

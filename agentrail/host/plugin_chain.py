@@ -63,15 +63,22 @@ class PluginOrder:
         having = {hook: tuple([one for one in plugins if overrides(one, hook)]) for hook in HOST_HOOKS}
         return cls(tuple(plugins), MappingProxyType(having))
 
+    def of_call(self, hook: str, call: BeforeToolCall | AfterToolCall) -> tuple[HostPlugin, ...]:
+        """Return the plugins that hear of a call: none if its arguments are not a JSON object."""
+        given: Any = call.input
+        return self.having[hook] if isinstance(given, Mapping) else ()
+
 
 class Chain(Generic[Q]):
     """A sequence of plugins called by one hook."""
 
     is_waited_out: bool = False
 
-    def __init__(self, hook: str, plugins: Sequence[HostPlugin]) -> None:
+    def __init__(self, hook: str, plugins: Sequence[HostPlugin], *asked: Q) -> None:
+        """Start before the first plugin. `asked` are the arguments of the hook, unless `question` returns others."""
         self.hook: str = hook
         self._plugins = plugins
+        self._asked = asked
         self._next = 0
 
     def next(self) -> HostPlugin | None:
@@ -89,12 +96,12 @@ class Chain(Generic[Q]):
 
     def question(self, plugin: HostPlugin) -> tuple[Q, ...]:
         """Return the arguments of a plugin's hook. Mutable ones are copies."""
-        return ()
+        return self._asked
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:
         """Process the result of a hook, which is None for most."""
         if value is not None:
-            raise WrongAnswer(_wrong(self.hook, value, "None"))
+            raise self.wrong(value, "None")
 
     def failed(self, plugin: HostPlugin, error: BaseException) -> None:
         """Process a failed hook: it raised, timed out, or returned an invalid value."""
@@ -104,6 +111,9 @@ class Chain(Generic[Q]):
 
     def scrub(self, text: str) -> str:
         return text
+
+    def wrong(self, value: Any, expected: str) -> WrongAnswer:
+        return WrongAnswer(f"{self.hook} returned {type(value).__name__}, expected {expected}")
 
 
 class Blaming(Chain[Any]):
@@ -119,11 +129,7 @@ class Blaming(Chain[Any]):
 
 class Hearing(Chain[RequestContext | DayBudgetWarning]):
     def __init__(self, hook: str, order: PluginOrder, context: RequestContext | DayBudgetWarning) -> None:
-        super().__init__(hook, order.having[hook])
-        self._context = context
-
-    def question(self, plugin: HostPlugin) -> tuple[RequestContext | DayBudgetWarning, ...]:
-        return (self._context,)
+        super().__init__(hook, order.having[hook], context)
 
 
 class Intercepting(Chain[ChatRequestContext]):
@@ -134,19 +140,15 @@ class Intercepting(Chain[ChatRequestContext]):
     """
 
     def __init__(self, order: PluginOrder, context: ChatRequestContext) -> None:
-        super().__init__("intercept_chat_request", order.having["intercept_chat_request"])
-        self._context = context
+        super().__init__("intercept_chat_request", order.having["intercept_chat_request"], context)
         self.response: HandledResponse | None = None
         self.refusal: RequestRefused | None = None
-
-    def question(self, plugin: HostPlugin) -> tuple[ChatRequestContext, ...]:
-        return (self._context,)
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:
         if value is None:
             return
         if not isinstance(value, HandledResponse):
-            raise WrongAnswer(_wrong(self.hook, value, "HandledResponse, or None to let the message pass"))
+            raise self.wrong(value, "HandledResponse, or None to let the message pass")
         self.response = value
         self.end()
 
@@ -177,18 +179,14 @@ class Attaching(Chain[tuple[AttachmentFile, ...]]):
 
     def __init__(self, order: PluginOrder, files: tuple[AttachmentFile, ...]) -> None:
         """Start before the first plugin. Without files, no plugin is called."""
-        super().__init__("attachment_handler", order.having["attachment_handler"] if files else ())
-        self._files = files
+        super().__init__("attachment_handler", order.having["attachment_handler"] if files else (), files)
         self.texts: tuple[str, ...] = ()
-
-    def question(self, plugin: HostPlugin) -> tuple[tuple[AttachmentFile, ...], ...]:
-        return (self._files,)
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:
         if value is None:
             return
         if not isinstance(value, AttachmentText):
-            raise WrongAnswer(_wrong(self.hook, value, "AttachmentText, or None"))
+            raise self.wrong(value, "AttachmentText, or None")
         text = (value.context_text or "").strip()
         if text:
             self.texts = (*self.texts, text)
@@ -210,11 +208,7 @@ class Judging(Chain[BeforeToolCall]):
     is_waited_out = True
 
     def __init__(self, order: PluginOrder, call: BeforeToolCall) -> None:
-        """Start before the first plugin. None is called if the arguments are not a JSON object."""
-        given: Any = call.input
-        super().__init__(
-            "on_before_tool_call", order.having["on_before_tool_call"] if isinstance(given, Mapping) else ()
-        )
+        super().__init__("on_before_tool_call", order.of_call("on_before_tool_call", call))
         self._call = call
         self._input: Mapping[str, Any] = call.input
         self._rewrote: tuple[str, ...] = ()
@@ -237,7 +231,7 @@ class Judging(Chain[BeforeToolCall]):
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:
         if not isinstance(value, Allow | Deny):
-            raise WrongAnswer(_wrong(self.hook, value, "Allow() or Deny(reason)"))
+            raise self.wrong(value, "Allow() or Deny(reason)")
         if (
             isinstance(value, Allow)
             and value.input is not None
@@ -285,10 +279,7 @@ class Reporting(Chain[AfterToolCall]):
     """Notification of plugins about the outcome of a call."""
 
     def __init__(self, order: PluginOrder, call: AfterToolCall) -> None:
-        given: Any = call.input
-        super().__init__(
-            "on_after_tool_call", order.having["on_after_tool_call"] if isinstance(given, Mapping) else ()
-        )
+        super().__init__("on_after_tool_call", order.of_call("on_after_tool_call", call))
         self._call = call
 
     def question(self, plugin: HostPlugin) -> tuple[AfterToolCall, ...]:
@@ -322,10 +313,6 @@ class Stopping(Chain[Any]):
 
     def __init__(self, started: Sequence[HostPlugin]) -> None:
         super().__init__("stop", [one for one in reversed(started) if overrides(one, "stop")])
-
-
-def _wrong(hook: str, value: Any, expected: str) -> str:
-    return f"{hook} returned {type(value).__name__}, expected {expected}"
 
 
 # The runner: calls each hook within its time limit and reports failures to the chain.

@@ -122,12 +122,12 @@ class HostParts:
     budgets: DayBudgets
     delivery: WebhookDelivery | None = None
 
-    def listener(
-        self, owner: SessionOwner, session_id: str, request_id: str
-    ) -> Callable[[RequestTrack], None] | None:
-        if self.delivery is None:
-            return None
-        return partial(self.delivery.hear, key=(owner.tenant_id, owner.user_id, session_id, request_id))
+    def track(self, record: RequestRecord, ref: PromptRef, owner: SessionOwner | None) -> RequestTrack:
+        """Return the track of a request, of which webhooks hear. None: the session has no owner."""
+        if self.delivery is None or owner is None:
+            return RequestTrack(record, ref)
+        key = (owner.tenant_id, owner.user_id, record.session_id, record.request_id)
+        return RequestTrack(record, ref, on_change=partial(self.delivery.hear, key=key))
 
 
 def outcome_of_refusal(error: BaseException) -> RequestOutcome:
@@ -333,8 +333,7 @@ class RequestRun:
             seq=receipt.seq,
             context_window=None if self._profile is None else self._profile.context_window,
         )
-        listener = self._parts.listener(self.incoming.owner, session.session_id, record.request_id)
-        return RequestTrack(record, PromptRef(receipt.ref), on_change=listener)
+        return self._parts.track(record, PromptRef(receipt.ref), self.incoming.owner)
 
     def _decide(self, session: Session, receipt: MessageReceipt, track: RequestTrack) -> HostRequest:
         self._parts.book.open(self.key, track)
