@@ -245,9 +245,8 @@ class Hubs:
         self._make_ring = make_ring
         self._hubs: dict[str, Hub] = {}
         self._all: dict[WatchedStream, None] = {}
-        self._has_readers = trio.Event()
-        self._is_empty = trio.Event()
-        self._is_empty.set()
+        self._has_readers = trio.lowlevel.ParkingLot()
+        self._is_empty = trio.lowlevel.ParkingLot()
         self._closing: DoneReason | None = None
         self._aged_at = 0.0
 
@@ -275,8 +274,7 @@ class Hubs:
     @contextmanager
     def watch_stream(self, stream: WatchedStream) -> Iterator[None]:
         self._all[stream] = None
-        self._has_readers.set()
-        self._is_empty = trio.Event() if self._is_empty.is_set() else self._is_empty
+        self._has_readers.unpark_all()
         if self._closing is not None:
             stream.finish(self._closing)
         try:
@@ -284,7 +282,7 @@ class Hubs:
         finally:
             del self._all[stream]
             if not self._all:
-                self._is_empty.set()
+                self._is_empty.unpark_all()
 
     async def _join(self, session: Session, after: int | None) -> tuple[Hub, StreamReader]:
         while True:
@@ -334,7 +332,8 @@ class Hubs:
             if place % SLICE == 0:
                 await trio.lowlevel.checkpoint()
         with trio.move_on_after(within_seconds):
-            await self._is_empty.wait()
+            while self._all:
+                await self._is_empty.park()
         for reader in tuple(self._all):
             reader.cut()
 
@@ -344,8 +343,7 @@ class Hubs:
         """Write heartbeats, and cut blocked writes of streams that have to end. One task for all."""
         while True:
             if not self._all:
-                self._has_readers = trio.Event()
-                await self._has_readers.wait()
+                await self._has_readers.park()
             now = trio.current_time()
             silent = [reader.last_at + self._heartbeat for reader in self._all if reader.is_waiting]
             next_look = min([*silent, now + min(CHECK_SECONDS, self._heartbeat)])

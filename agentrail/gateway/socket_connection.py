@@ -181,10 +181,10 @@ class OpenSocket:
     _at_work: int = 0
     _unsubscribed: dict[trio.CancelScope, FrameId] = attrs.field(factory=dict)
     _lanes: dict[str, trio.Event] = attrs.field(factory=dict)
-    _has_frames: trio.Event = attrs.field(factory=trio.Event)
-    _has_room: trio.Event = attrs.field(factory=trio.Event)
-    _has_sent: trio.Event = attrs.field(factory=trio.Event)
-    _is_low: trio.Event = attrs.field(factory=trio.Event)
+    _has_frames: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot)
+    _has_room: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot)
+    _has_sent: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot)
+    _is_low: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot)
 
     async def run(self) -> None:
         with self._scope:
@@ -236,12 +236,12 @@ class OpenSocket:
         while True:
             frame = self.queue.take()
             if not self.queue.is_half_full:
-                self._has_room.set()
+                self._has_room.unpark_all()
             if self.queue.is_low:
-                self._is_low.set()
+                self._is_low.unpark_all()
             if frame is not None:
                 await self._write({"type": "websocket.send", "text": frame.decode()})
-                self._has_sent.set()
+                self._has_sent.unpark_all()
                 sent += 1
                 if sent % TURN_EVERY == 0:
                     await trio.lowlevel.checkpoint()  # a write after the client has left does not block
@@ -250,8 +250,7 @@ class OpenSocket:
                 await self._write({"type": "websocket.close", "code": int(self.queue.closing)})
                 return
             else:
-                self._has_frames = trio.Event()
-                await self._has_frames.wait()
+                await self._has_frames.park()
 
     async def _write(self, message: dict[str, Any]) -> None:
         self._writing_since = trio.current_time()
@@ -260,11 +259,11 @@ class OpenSocket:
 
     def wake(self) -> None:
         """Let the queued frames be sent."""
-        self._has_frames.set()
+        self._has_frames.unpark_all()
         if self.queue.closing is not None:
-            self._has_room.set()
-            self._has_sent.set()
-            self._is_low.set()
+            self._has_room.unpark_all()
+            self._has_sent.unpark_all()
+            self._is_low.unpark_all()
 
     def _put(self, frame: bytes) -> None:
         self.queue.put(frame)
@@ -273,9 +272,7 @@ class OpenSocket:
     async def wait_room(self) -> None:
         """Wait until the queue has room, or the socket is closing."""
         while self.queue.is_half_full and self.queue.closing is None:
-            # Same as for `_has_sent`: otherwise the session that waited first would wait indefinitely.
-            self._has_room = trio.Event() if self._has_room.is_set() else self._has_room
-            await self._has_room.wait()
+            await self._has_room.park()
 
     async def _send_apart(self, session_id: str, seq: int | None, frame: bytes) -> bool:
         """Send a frame of past events. Return False if the socket is closing."""
@@ -283,15 +280,12 @@ class OpenSocket:
             return False
         self.wake()
         while self.queue.has_apart(session_id) and self.queue.closing is None:
-            # Replaced only if it was set, because many sessions wait for the same event.
-            self._has_sent = trio.Event() if self._has_sent.is_set() else self._has_sent
-            await self._has_sent.wait()
+            await self._has_sent.park()
         return self.queue.closing is None
 
     async def _wait_low(self) -> None:
         while not self.queue.is_low and self.queue.closing is None:
-            self._is_low = trio.Event() if self._is_low.is_set() else self._is_low
-            await self._is_low.wait()
+            await self._is_low.park()
 
     # --- in
 

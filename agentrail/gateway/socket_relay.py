@@ -163,7 +163,7 @@ class Upstream:
         self._subscriptions: dict[str, _Subscription] = {}
         self._asked: dict[int, _Asked] = {}
         self._outbox: deque[tuple[int, bytes]] = deque()
-        self._has_out = trio.Event()
+        self._has_out = trio.lowlevel.ParkingLot()
         self._last_id = 0
         self._heard_at = math.inf  # also while a frame waits for the client
         self.has_ended: bool = False
@@ -253,8 +253,7 @@ class Upstream:
                 if frame_id in self._asked:
                     self._asked[frame_id].was_sent = True
                 await connection.send_message(frame.decode())
-            self._has_out = trio.Event()
-            await self._has_out.wait()
+            await self._has_out.park()
 
     async def _watch(self, scope: trio.CancelScope) -> None:
         used_at = pinged_at = trio.current_time()
@@ -279,7 +278,7 @@ class Upstream:
 
     def _send(self, frame_id: int, frame: bytes) -> None:
         self._outbox.append((frame_id, frame))
-        self._has_out.set()
+        self._has_out.unpark_all()
 
     # --- frames of the node
 

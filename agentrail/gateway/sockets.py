@@ -72,7 +72,7 @@ class Sockets:
         self._gateway = gateway
         self._commands = socket_commands(routes)
         self._open: dict[OpenSocket, None] = {}
-        self._is_empty = trio.Event()
+        self._is_empty = trio.lowlevel.ParkingLot()
         self._is_taking = False
         self._unknown: OpenCounts[str] = OpenCounts(MAX_UNKNOWN_OF_EACH, MAX_UNKNOWN)
         self._of_nodes: OpenCounts[str] = OpenCounts(0)
@@ -120,8 +120,7 @@ class Sockets:
                 await trio.lowlevel.checkpoint()
         with trio.move_on_after(within_seconds):
             while self._open:
-                self._is_empty = trio.Event()
-                await self._is_empty.wait()
+                await self._is_empty.park()
         for one in tuple(self._open):
             one.cut_off()
 
@@ -170,7 +169,7 @@ class Sockets:
                 one.place.close()
                 del self._open[one]
                 if not self._open:
-                    self._is_empty.set()
+                    self._is_empty.unpark_all()
 
     def _judge_node(self, scope: MutableMapping[str, Any], head: CallHead) -> NodeCall:
         calls, target = self._gateway.node_calls, target_of(scope)

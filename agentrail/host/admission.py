@@ -183,7 +183,7 @@ class Intake:
         self._nursery = nursery
         self._runs: dict[RequestRun, None] = {}
         self._turns: dict[tuple[str, str], trio.Event] = {}
-        self._run_ended = trio.Event()
+        self._run_ended = trio.lowlevel.ParkingLot()
         self._is_closed = False
 
     @property
@@ -199,7 +199,7 @@ class Intake:
 
     async def quiet(self) -> None:
         while self._runs:
-            await self._run_ended.wait()
+            await self._run_ended.park()
 
     async def submit(
         self, request: ChatRequest, principal: Principal, sending: Sending
@@ -431,8 +431,7 @@ class Intake:
             if end_cycle is not None:
                 end_cycle()
             del self._runs[run]
-            ended, self._run_ended = self._run_ended, trio.Event()
-            ended.set()
+            self._run_ended.unpark_all()
 
     async def _wait_for(self, run: RequestRun) -> HostRequest:
         try:

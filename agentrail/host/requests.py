@@ -350,7 +350,7 @@ class RequestTrack:
         self.standing: RequestStanding = RequestStanding(
             ref=ref or PromptRef(record.request_id), seq=record.seq
         )
-        self._changed = trio.Event()
+        self._changed = trio.lowlevel.ParkingLot()
         self._on_change = on_change
 
     @property
@@ -381,12 +381,11 @@ class RequestTrack:
 
     async def wait_changed(self, is_enough: Callable[[RequestRecord], bool]) -> RequestRecord:
         while not (self.record.has_ended or is_enough(self.record)):
-            await self._changed.wait()
+            await self._changed.park()
         return self.record
 
     def tell(self) -> None:
-        changed, self._changed = self._changed, trio.Event()
-        changed.set()
+        self._changed.unpark_all()
 
 
 class SessionReading:

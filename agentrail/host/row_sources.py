@@ -21,7 +21,7 @@ class ChangeLog:
         self.version: int = 0
         self._changes: dict[str, int] = {}
         self._forgotten = 0
-        self._parked = trio.Event()
+        self._parked = trio.lowlevel.ParkingLot()
 
     def note(self, key: str) -> None:
         self.version += 1
@@ -44,11 +44,10 @@ class ChangeLog:
         return found
 
     def wake(self) -> None:
-        parked, self._parked = self._parked, trio.Event()
-        parked.set()
+        self._parked.unpark_all()
 
     async def wait(self) -> None:
-        await self._parked.wait()
+        await self._parked.park()
 
 
 class RowFeed(ABC):

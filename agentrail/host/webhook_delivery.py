@@ -202,13 +202,13 @@ class WebhookDelivery:
         self._watches_of: dict[str, int] = {}
         self._counts = WebhookStatistics()
         self._is_sooner = trio.Event()
-        self._is_settled = trio.Event()
+        self._is_settled = trio.lowlevel.ParkingLot()
         self._changes: dict[tuple[str, str], OwedRow | None] = {}
         self._writing: dict[tuple[str, str], OwedRow | None] = {}
         self._departures = Departures(supervisor.shared_node)
         self._unread = 1  # adopted messages, and those of an earlier process
         self._has_changes = trio.Event()
-        self._is_written = trio.Event()
+        self._is_written = trio.lowlevel.ParkingLot()
 
     def statistics(self) -> WebhookStatistics:
         return evolve(self._counts, owed=len(self._queue), awaited=len(self._watches))
@@ -358,13 +358,12 @@ class WebhookDelivery:
         settled = self._queue.settle(message.id, answer, now_ms())
         self._tell(settled, answer)
         self._is_sooner.set()
-        settled_before, self._is_settled = self._is_settled, trio.Event()
-        settled_before.set()
+        self._is_settled.unpark_all()
 
     async def _is_own(self, message: WebhookMessage) -> bool:
         """Whether the stored message still belongs to this node, which may have been taken for dead."""
         while self._is_changing(MESSAGES, message.id):
-            await self._is_written.wait()
+            await self._is_written.park()
         just_before = message.id[:-1] + chr(ord(message.id[-1]) - 1)
         while True:
             with suppress(StoreUnavailable):
@@ -424,11 +423,11 @@ class WebhookDelivery:
         """Let running attempts end, and make a first attempt for messages without a store."""
         with trio.move_on_after(CLOSING_SECONDS):
             while self._queue.under_way or (not self._survives and self._queue.untried):
-                await self._is_settled.wait()
+                await self._is_settled.park()
         if not self._survives and len(self._queue):
             self._drop(len(self._queue), "the process ends, and no store keeps pending webhooks")
         while self._changes or self._has_changes.is_set():
-            await self._is_written.wait()
+            await self._is_written.park()
 
     # --- rows
 
@@ -475,5 +474,4 @@ class WebhookDelivery:
             pause, self._writing = _FIRST_PAUSE_SECONDS, {}
             if not self._changes:
                 self._has_changes = trio.Event()
-            written, self._is_written = self._is_written, trio.Event()
-            written.set()
+            self._is_written.unpark_all()

@@ -62,9 +62,9 @@ class RemoteLink:
         self._readings: dict[int, RemoteReading] = {}
         self._of_session: dict[str, RemoteReading] = {}
         self._leaving: dict[str, trio.Event] = {}
-        self._stirs: dict[int, trio.Event] = {}
+        self._stirs: dict[int, trio.lowlevel.ParkingLot] = {}
         self._outbox: deque[int] = deque()
-        self._has_out = trio.Event()
+        self._has_out = trio.lowlevel.ParkingLot()
         self._last_id = 0
         self._heard_at = 0.0
         self._max_frame_bytes = USUAL_FRAME_BYTES
@@ -128,14 +128,14 @@ class RemoteLink:
         reading.frame_id = self._next_id()
         self._readings[reading.frame_id] = reading
         self._of_session[reading.session_id] = reading
-        self._stirs[reading.frame_id] = trio.Event()
+        self._stirs[reading.frame_id] = trio.lowlevel.ParkingLot()
         self._send(reading.frame_id)
 
     def end_reading(self, reading: RemoteReading) -> None:
         """Unsubscribe. Idempotent. The session can be subscribed to again after the server's confirmation."""
         if self._readings.pop(reading.frame_id, None) is None:
             return
-        self._stirs.pop(reading.frame_id).set()
+        self._stirs.pop(reading.frame_id).unpark_all()
         if reading.session_id in self._leaving:
             return  # the server knows already, and its reply frees the session
         if reading.standing == "paused" or reading.fault is not None:
@@ -145,9 +145,7 @@ class RemoteLink:
 
     async def wait_stirred(self, reading: RemoteReading) -> None:
         if reading.frame_id in self._stirs:
-            if self._stirs[reading.frame_id].is_set():
-                self._stirs[reading.frame_id] = trio.Event()
-            await self._stirs[reading.frame_id].wait()
+            await self._stirs[reading.frame_id].park()
 
     def go_on(self, reading: RemoteReading) -> None:
         if reading.may_go_on and reading.session_id not in self._leaving and self.fault is None:
@@ -177,7 +175,7 @@ class RemoteLink:
     def _send(self, frame_id: int) -> None:
         if self._connected_at is not None:  # otherwise everything is sent on the next connection
             self._outbox.append(frame_id)
-            self._has_out.set()
+            self._has_out.unpark_all()
 
     def _unsubscribe(self, reading: RemoteReading) -> None:
         """Unsubscribe at the server. Its confirmation resumes a slow reader, or frees the session of one that left."""
@@ -238,7 +236,7 @@ class RemoteLink:
         # Subscriptions first, so that they receive the events that the commands cause.
         asked = [frame_id for frame_id, one in self._readings.items() if one.standing == "asked"]
         self._outbox = deque([*asked, *self._owed])
-        self._has_out.set()
+        self._has_out.unpark_all()
         self.welcomed.set()
 
     async def _send_all(self, connection: "websockets.WebSocketConnection") -> None:
@@ -255,8 +253,7 @@ class RemoteLink:
                     await trio.sleep((1 - left) / burst)
                 left -= 1
                 await connection.send_message(frame.decode())
-            self._has_out = trio.Event()
-            await self._has_out.wait()
+            await self._has_out.park()
 
     def _take_end(self, ended: BaseException | None, fault: AgentrailError | None) -> None:
         self.last_end, self._connected_at = ended, None
@@ -310,7 +307,7 @@ class RemoteLink:
 
     def _stir(self, reading: RemoteReading) -> None:
         if reading.frame_id in self._stirs:
-            self._stirs[reading.frame_id].set()
+            self._stirs[reading.frame_id].unpark_all()
 
 
 # All connections of one client: one for commands and most subscriptions, and more for sessions with several

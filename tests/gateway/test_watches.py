@@ -163,7 +163,7 @@ async def test_a_reader_that_does_not_read_is_told_of_the_present_when_it_does(m
         await client.until("pong")
         assert not [frame for frame in client.seen if frame["type"] == "changed"]
         monkeypatch.undo()
-        one._is_low.set()  # noqa: SLF001 - as above
+        one._is_low.unpark_all()  # noqa: SLF001 - as above
         used = (await session.status()).usage
         await rows.until(lambda all_of: all_of["s-1"]["tokens"] == used.input + used.output)
         assert rows.frames == 2  # the first one, and one of all that came

@@ -44,7 +44,7 @@ class AcpConnection:
         self._asked = 0
         self._agent: EditorMethods | None = None
         self._opening = trio.Lock()
-        self._has_answered = trio.Event()
+        self._has_answered = trio.lowlevel.ParkingLot()
 
     async def serve(self) -> bool:
         """Answer the editor until its input ends. Then all work is aborted, and the sessions are suspended. Return whether there was an editor."""
@@ -59,7 +59,7 @@ class AcpConnection:
                 await self._agent.leave()
             with trio.move_on_after(_ANSWER_SECONDS):
                 while self._open:
-                    await self._has_answered.wait()
+                    await self._has_answered.park()
             self.nursery.cancel_scope.cancel(reason="the editor has left")
         return self._capabilities is not None
 
@@ -148,8 +148,7 @@ class AcpConnection:
         except acp.AcpFault as fault:
             await self._refuse(said.id, fault)
         self._open.discard(said.id)
-        self._has_answered.set()
-        self._has_answered = trio.Event()
+        self._has_answered.unpark_all()
         if self._agent is not None:
             await self._agent.announce(f"{said.method}", {**said.params, **answer})
 

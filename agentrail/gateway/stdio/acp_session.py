@@ -99,7 +99,7 @@ class EditorSession:
     view: acp.AcpView = field(init=False)
     _closed_id: str = ""
     _compaction: str = ""
-    _changed: trio.Event = field(factory=trio.Event)
+    _changed: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot)
     _aborting: trio.Lock = field(factory=trio.Lock)
     _said: dict[str, Sequence[UserBlock]] = field(factory=dict)
 
@@ -108,12 +108,11 @@ class EditorSession:
         self.view = acp.AcpView(session_id=self.session.session_id, cwd=self.cwd, window=window)
 
     def changed(self) -> None:
-        before, self._changed = self._changed, trio.Event()
-        before.set()
+        self._changed.unpark_all()
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         while not (is_so() or self.is_over):
-            await self._changed.wait()
+            await self._changed.park()
 
     def add_prompt(self) -> EditorPrompt:
         self.last = EditorPrompt(before=self.last)
