@@ -19,16 +19,7 @@ from agentrail.gateway.error_responses import (
     answer_to_failure,
     error_answer,
 )
-from agentrail.gateway.path_endpoint import (
-    CallRoute,
-    Gateway,
-    Result,
-    RouteCall,
-    SessionMoved,
-    StreamAnswer,
-    WholeAnswer,
-    answer_json,
-)
+from agentrail.gateway.path_endpoint import CallRoute, Gateway, Result, RouteCall, SessionMoved, StreamAnswer
 from agentrail.gateway.request_bodies import ChatBody, SteerBody
 from agentrail.gateway.request_parser import check_own_data, check_same_session, decode_files, named_by_client
 from agentrail.gateway.response_bodies import ChatReply, ChatWaiting, CommandDone, SteerReply
@@ -36,6 +27,7 @@ from agentrail.gateway.route_errors import MESSAGE
 from agentrail.gateway.socket_bodies import PromptCommandBody
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.streams import context_use_of, finish_with
+from agentrail.gateway.whole_answer import WholeAnswer, answer_json
 from agentrail.host.attachments import Attachment
 from agentrail.host.hook_payloads import ChatRequest, HandledResponse, RequestKind
 from agentrail.host.requests import HostRequest, MessageReceipt, RequestRecord

@@ -12,7 +12,7 @@ from attrs import frozen
 from agentrail import outside
 from agentrail.core.protocol.request import ModelFacts
 from agentrail.gateway.error_responses import refuse_call
-from agentrail.gateway.path_endpoint import CallRoute, RouteCall, WholeAnswer, answer_json
+from agentrail.gateway.path_endpoint import CallRoute, RouteCall
 from agentrail.gateway.response_bodies import (
     ConsoleInfo,
     ConsoleLimits,
@@ -21,6 +21,7 @@ from agentrail.gateway.response_bodies import (
     ConsoleProfile,
 )
 from agentrail.gateway.route_errors import BY_PLACE
+from agentrail.gateway.whole_answer import WholeAnswer, answer_json
 from agentrail.host.agent_profiles import AgentProfile, fault_of_profile, models_in
 from agentrail.host.hook_payloads import Principal
 from agentrail.host.host import Host

@@ -4,7 +4,7 @@ import math
 from typing import Any, Final
 
 from agentrail.core.session.request_preview import ContextReply
-from agentrail.gateway import calls
+from agentrail.gateway.calls import event_queries
 from agentrail.gateway.console_files import lead_to_console, wants_page
 from agentrail.gateway.inspection_replies import CallDetails, EventPageReply, SpanPage
 from agentrail.gateway.path_endpoint import (
@@ -13,10 +13,8 @@ from agentrail.gateway.path_endpoint import (
     Result,
     RouteCall,
     StreamAnswer,
-    WholeAnswer,
     aim_nowhere,
     aim_of_call,
-    answer_json,
 )
 from agentrail.gateway.request_parser import (
     check_id,
@@ -30,6 +28,7 @@ from agentrail.gateway.route_errors import ON_SESSION
 from agentrail.gateway.session_routes import in_path, number_in_query, runs
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.streams import finish_with
+from agentrail.gateway.whole_answer import WholeAnswer, answer_json
 from agentrail.host.readiness import CheckResult
 from agentrail.runtime.event_history import PageAsked
 
@@ -86,24 +85,26 @@ async def _answer_page(call: RouteCall, session_id: str) -> WholeAnswer:
     numbers: Any = {one: whole_number(one, query[one], 0) for one in ("before", "after") if one in query}
     if len(numbers) > 1:
         refuse_field("before", "and after are given: give one of them, or none for the last page")
-    limit = whole_number("limit", query.get("limit"), 200, least=1, most=calls.MAX_EVENTS_OF_A_PAGE)
+    limit = whole_number("limit", query.get("limit"), 200, least=1, most=event_queries.MAX_EVENTS_OF_A_PAGE)
     is_whole = yes_or_no("whole", query.get("whole"))
     if is_whole and limit != 1:
         refuse_field("whole", "works only for a single event: add limit=1")
-    asked = PageAsked(limit=limit, kinds=calls.kinds_of_query(query.get("kinds")), **numbers)
-    made = await calls.read_events(call.host, call.principal, session_id, asked, is_whole=is_whole)
+    asked = PageAsked(limit=limit, kinds=event_queries.kinds_of_query(query.get("kinds")), **numbers)
+    made = await event_queries.read_events(call.host, call.principal, session_id, asked, is_whole=is_whole)
     return WholeAnswer(body=made.body, headers={"cache-control": "no-store"})
 
 
 _call_details: Final = runs(
-    calls.read_call_details,
+    event_queries.read_call_details,
     in_path("session_id"),
     in_path("call_id"),
     result_from=number_in_query("result_from", 0),
     result_to=number_in_query("result_to"),
 )
-_context: Final = runs(calls.read_context, in_path("session_id"))
-_spans: Final = runs(calls.inspect_spans, in_path("session_id"), cycle=number_in_query("cycle", least=1))
+_context: Final = runs(event_queries.read_context, in_path("session_id"))
+_spans: Final = runs(
+    event_queries.inspect_spans, in_path("session_id"), cycle=number_in_query("cycle", least=1)
+)
 
 
 async def answer_root(call: RouteCall) -> WholeAnswer:  # noqa: RUF029 - the handler of a route, which is awaited

@@ -4,7 +4,7 @@ from typing import Final
 
 from agentrail.core.journal.step_explanation import ExplainedStep
 from agentrail.errors.name_guesses import near_name
-from agentrail.gateway import calls
+from agentrail.gateway.calls import inspection
 from agentrail.gateway.inspection_replies import StateReply, TracePage
 from agentrail.gateway.path_endpoint import CallRoute, RouteCall, aim_nowhere
 from agentrail.gateway.request_parser import (
@@ -58,9 +58,9 @@ def _at(call: RouteCall) -> int:
 
 
 _session: Final = in_path("session_id")
-_trace: Final = runs(calls.inspect_trace, _session, _wanted)
-_state: Final = runs(calls.inspect_state, _session, _at, since=number_in_query("from", least=1))
-_explain: Final = runs(calls.inspect_explanation, _session, _at)
+_trace: Final = runs(inspection.inspect_trace, _session, _wanted)
+_state: Final = runs(inspection.inspect_state, _session, _at, since=number_in_query("from", least=1))
+_explain: Final = runs(inspection.inspect_explanation, _session, _at)
 
 _ONE: Final = "/inspect/sessions/{session_id}"
 

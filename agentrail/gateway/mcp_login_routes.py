@@ -15,8 +15,9 @@ from agentrail import outside
 from agentrail.abc import UserLogin
 from agentrail.core.journal.session_owner import session_owner_key
 from agentrail.gateway.error_responses import refuse_call
-from agentrail.gateway.path_endpoint import CallRoute, RouteCall, WholeAnswer
+from agentrail.gateway.path_endpoint import CallRoute, RouteCall
 from agentrail.gateway.route_errors import BY_PLACE
+from agentrail.gateway.whole_answer import WholeAnswer
 
 _COOKIE: Final = "agentrail-login"
 _HEADERS: Final = {

@@ -5,9 +5,10 @@ from typing import Final
 from attrs import evolve
 from starlette.applications import Starlette
 
-from agentrail.gateway.path_endpoint import CallRoute, Gateway, RouteCall, WholeAnswer, starlette_routes
+from agentrail.gateway.path_endpoint import CallRoute, Gateway, RouteCall, starlette_routes
 from agentrail.gateway.route_errors import BY_PLACE
 from agentrail.gateway.streams import write_stream
+from agentrail.gateway.whole_answer import WholeAnswer
 from agentrail.telemetry.metric_totals import OPEN_METRICS, PLAIN_TEXT
 
 

@@ -12,11 +12,12 @@ import msgspec
 from agentrail import outside
 from agentrail.core.wire import codec
 from agentrail.events import KINDS
-from agentrail.gateway.calls import MAX_EVENTS_OF_A_PAGE, MAX_SESSIONS_OF_A_TREE
 from agentrail.gateway.calls.decision_calls import MAX_WAIT_SECONDS
+from agentrail.gateway.calls.event_queries import MAX_EVENTS_OF_A_PAGE
+from agentrail.gateway.calls.inspection import MAX_SESSIONS_OF_A_TREE
 from agentrail.gateway.calls.session_calls import CURSOR
 from agentrail.gateway.history_routes import MAX_RECORDS_OF_A_PAGE
-from agentrail.gateway.path_endpoint import CallRoute, RouteCall, RouteReply, WholeAnswer
+from agentrail.gateway.path_endpoint import CallRoute, RouteCall, RouteReply
 from agentrail.gateway.request_bodies import BODIES, OpenBody
 from agentrail.gateway.request_parser import ID_FIELDS, MAX_SEARCH_CHARACTERS, WORD_FIELDS
 from agentrail.gateway.response_bodies import ErrorReply
@@ -37,6 +38,7 @@ from agentrail.gateway.socket_frames import (
     OF_CLIENT,
 )
 from agentrail.gateway.sse_frames import StreamEnd
+from agentrail.gateway.whole_answer import WholeAnswer
 from agentrail.host.listed_session import SESSION_PHASES
 from agentrail.host.session_order import SORTS
 from agentrail.protocols.a2a import MAX_TASKS_OF_A_PAGE

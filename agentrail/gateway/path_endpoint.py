@@ -72,6 +72,7 @@ from agentrail.gateway.row_watches import Watches
 from agentrail.gateway.serving import connection_cut
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.token_watcher import CallWatch
+from agentrail.gateway.whole_answer import WholeAnswer, answer_json
 from agentrail.host.hook_payloads import HandledResponse, Principal
 from agentrail.host.host import Host
 from agentrail.host.identity import SessionOwner, owner_key_of, session_id_for
@@ -90,7 +91,6 @@ from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash, what_travels
 from agentrail.runtime.persistence import ENGINE
 from agentrail.runtime.session_handle import Session
-from agentrail.wire.plain import encode_plain
 
 MAX_READERS: Final = 2
 
@@ -106,16 +106,6 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 # --- results of a handler
-
-
-@frozen(kw_only=True)
-class WholeAnswer:
-    """A complete response. Header names are in lower case."""
-
-    body: bytes = field(default=b"", repr=False)
-    status: int = 200
-    content_type: str = "application/json"
-    headers: Mapping[str, str] = _NOTHING
 
 
 @frozen(kw_only=True)
@@ -142,12 +132,6 @@ class OwnStream:
 
 Result: TypeAlias = WholeAnswer | HandledResponse | StreamAnswer | OwnStream
 """Result of a handler."""
-
-
-def answer_json(value: object, status: int = 200, headers: Mapping[str, str] = _NOTHING) -> WholeAnswer:
-    """Return a JSON response with a value. Bytes must be JSON already."""
-    body = value if isinstance(value, bytes) else encode_plain(value)
-    return WholeAnswer(body=body, status=status, headers=headers)
 
 
 # --- input of a handler

@@ -1,20 +1,18 @@
 """Routes of sessions, requests, files and inspection, and all socket commands. They only parse query parameters."""
 
-import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from msgspec.structs import replace
 
 from agentrail.core.session.views import Status
 from agentrail.events import AbortReceipt
-from agentrail.gateway import calls
 from agentrail.gateway.authorization import checked, name_user
-from agentrail.gateway.calls import AskedSessions, CallAnswer, FileAnswer
+from agentrail.gateway.calls import command_calls, cost_report, decision_calls, inspection, session_calls
 from agentrail.gateway.calls.decision_calls import MAX_WAIT_SECONDS, AskedSession, answer_client_call
-from agentrail.gateway.calls.session_calls import record_of_place, record_to_fork
+from agentrail.gateway.calls.session_calls import AskedSessions, record_of_place, record_to_fork
 from agentrail.gateway.chat_routes import answer_prompt
 from agentrail.gateway.inspection_replies import CostReply, HostPluginList, InspectedMessages, TreePage
 from agentrail.gateway.path_endpoint import (
@@ -23,9 +21,7 @@ from agentrail.gateway.path_endpoint import (
     RouteCall,
     RouteHandler,
     SessionMoved,
-    WholeAnswer,
     aim_nowhere,
-    answer_json,
 )
 from agentrail.gateway.request_bodies import (
     AbortBody,
@@ -74,6 +70,8 @@ from agentrail.gateway.socket_bodies import (
     PromptCommandBody,
     RewindCommandBody,
 )
+from agentrail.gateway.whole_answer import WholeAnswer, answer_json
+from agentrail.host.hook_payloads import HandledResponse
 from agentrail.host.session_order import USUAL_SORT
 from agentrail.runtime.session_handle import Session
 from agentrail.wire import operations
@@ -114,29 +112,6 @@ MAX_TURNS_OF_A_COMMAND: Final = 1_000
 """Turns returned by one command: the latest ones."""
 
 _NO_CONTENT: Final = 204
-_PLAIN_NAME: Final = re.compile(r"[^A-Za-z0-9._-]")
-
-
-def answer_of_call(made: CallAnswer, **headers: str) -> WholeAnswer:
-    return WholeAnswer(status=made.status, body=made.body, headers={**made.headers, **headers})
-
-
-def answer_of_file(made: FileAnswer) -> WholeAnswer:
-    plain = _PLAIN_NAME.sub("_", made.name) or "_"
-    named = (
-        f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(made.name, safe='', errors='replace')}"
-    )
-    return WholeAnswer(
-        body=made.content,
-        content_type="application/octet-stream",
-        headers={
-            "content-disposition": named,
-            "content-security-policy": "sandbox; default-src 'none'",
-            "etag": made.etag,
-            "x-content-type-options": "nosniff",
-        },
-    )
-
 
 # --- arguments of calls
 
@@ -145,17 +120,19 @@ ArgumentReader: TypeAlias = Callable[[RouteCall], Any]
 
 
 def runs(
-    do: Callable[..., Awaitable[CallAnswer | None]], *given: ArgumentReader, **named: ArgumentReader
+    do: Callable[..., Awaitable[WholeAnswer | HandledResponse | None]],
+    *given: ArgumentReader,
+    **named: ArgumentReader,
 ) -> RouteHandler:
     """Return the handler of a route that runs one call with these arguments. A call without an answer runs again on another node."""
 
-    async def handle(call: RouteCall) -> WholeAnswer:
+    async def handle(call: RouteCall) -> Result:
         values = [read(call) for read in given]
         options = {name: read(call) for name, read in named.items()}
         answer = await do(call.host, call.principal, *values, **options)
         if answer is None:
             raise SessionMoved
-        return answer_of_call(answer)
+        return answer
 
     return handle
 
@@ -221,38 +198,45 @@ def _asked_sessions(call: RouteCall) -> AskedSessions:
 
 # --- calls that take their arguments as they are
 
-_list_own: Final = runs(calls.list_own_sessions, _asked_sessions)
-_show: Final = runs(calls.read_snapshot, _session)
-_delete: Final = runs(calls.delete_session, _session, purge=_flag("purge"))
+_list_own: Final = runs(session_calls.list_own_sessions, _asked_sessions)
+_show: Final = runs(session_calls.read_snapshot, _session)
+_delete: Final = runs(session_calls.delete_session, _session, purge=_flag("purge"))
 _messages: Final = runs(
-    calls.read_messages, _session, after=_after, limit=_limit_to(MAX_MESSAGES_OF_A_PAGE, 100)
+    session_calls.read_messages, _session, after=_after, limit=_limit_to(MAX_MESSAGES_OF_A_PAGE, 100)
 )
-_model: Final = runs(calls.switch_session_model, _session, _body)
-_rewind: Final = runs(calls.rewind_session, _session, _body)
-_resume: Final = runs(calls.resume_session, _session, _body)
-_abort: Final = runs(calls.abort_session, _session, _body, wait=_flag("wait"))
-_approve: Final = runs(calls.accept_approval, _session, _body)
-_approval: Final = runs(calls.read_shown_approval, _session, in_path("approval"))
-_respond: Final = runs(calls.respond_to_question, _session, _body)
-_request: Final = runs(calls.read_request, _session, in_path("request_id"), wait=_wait)
-_cancel: Final = runs(calls.cancel_request, _session, in_path("request_id"), _body)
+_model: Final = runs(session_calls.switch_session_model, _session, _body)
+_rewind: Final = runs(session_calls.rewind_session, _session, _body)
+_resume: Final = runs(session_calls.resume_session, _session, _body)
+_abort: Final = runs(decision_calls.abort_session, _session, _body, wait=_flag("wait"))
+_approve: Final = runs(decision_calls.accept_approval, _session, _body)
+_approval: Final = runs(decision_calls.read_shown_approval, _session, in_path("approval"))
+_respond: Final = runs(decision_calls.respond_to_question, _session, _body)
+_request: Final = runs(decision_calls.read_request, _session, in_path("request_id"), wait=_wait)
+_cancel: Final = runs(decision_calls.cancel_request, _session, in_path("request_id"), _body)
 _files: Final = runs(
-    calls.list_workspace, _session, _in_query("path", ""), after=_after, limit=_limit_to(MAX_FILES_OF_A_PAGE)
+    session_calls.list_workspace,
+    _session,
+    _in_query("path", ""),
+    after=_after,
+    limit=_limit_to(MAX_FILES_OF_A_PAGE),
 )
-_all_sessions: Final = runs(calls.inspect_sessions, _asked_sessions)
+_file: Final = runs(session_calls.read_workspace_file, _session, in_path("path"))
+_all_sessions: Final = runs(inspection.inspect_sessions, _asked_sessions)
 _tree: Final = runs(
-    calls.inspect_tree, after=number_in_query("after"), limit=_limit_to(calls.MAX_SESSIONS_OF_A_TREE, 200)
+    inspection.inspect_tree,
+    after=number_in_query("after"),
+    limit=_limit_to(inspection.MAX_SESSIONS_OF_A_TREE, 200),
 )
 _cost: Final = runs(
-    calls.inspect_cost,
+    cost_report.inspect_cost,
     by=_in_query("by", "day"),
     since=_in_query("since"),
     until=_in_query("until"),
     tz=_in_query("tz", "UTC"),
 )
-_plugins: Final = runs(calls.inspect_plugins)
+_plugins: Final = runs(inspection.inspect_plugins)
 _all_messages: Final = runs(
-    calls.inspect_messages, _session, after=_after, limit=_limit_to(MAX_MESSAGES_OF_A_PAGE, 100)
+    inspection.inspect_messages, _session, after=_after, limit=_limit_to(MAX_MESSAGES_OF_A_PAGE, 100)
 )
 
 
@@ -260,24 +244,25 @@ _all_messages: Final = runs(
 
 
 async def _create(call: RouteCall) -> WholeAnswer:
-    made = await calls.create_session(call.host, call.principal, call.body)
-    return answer_of_call(made, location=quote(f"{call.head.path}/{made.headers['x-session-id']}"))
+    made = await session_calls.create_session(call.host, call.principal, call.body)
+    return _located(made, call.head.path)
 
 
 async def _fork(call: RouteCall) -> WholeAnswer:
-    made = await calls.fork_session(call.host, call.principal, _session(call), call.body)
+    made = await session_calls.fork_session(call.host, call.principal, _session(call), call.body)
     above = call.head.path.removesuffix(f"/{_session(call)}/fork")
-    return answer_of_call(made, location=quote(f"{above}/{made.headers['x-session-id']}"))
+    return _located(made, above)
+
+
+def _located(made: WholeAnswer, above: str) -> WholeAnswer:
+    """Add the address of a new session to the answer that has its id."""
+    location = quote(f"{above}/{made.headers['x-session-id']}")
+    return evolve(made, headers={**made.headers, "location": location})
 
 
 async def _forget_user(call: RouteCall) -> WholeAnswer:
     named = checked(name_user(call.principal, user_id=call.params["user_id"]))
-    return answer_of_call(await calls.forget_user(call.host, named))
-
-
-async def _file(call: RouteCall) -> WholeAnswer:
-    made = await calls.read_workspace_file(call.host, call.principal, _session(call), call.params["path"])
-    return answer_of_file(made)
+    return await session_calls.forget_user(call.host, named)
 
 
 # --- direct calls of a session
@@ -298,7 +283,7 @@ def passes(
             one: getattr(call.body, one, None) if one not in call.params else call.params[one]
             for one in operation.takes.__struct_fields__
         }
-        result = await calls.call_session(
+        result = await decision_calls.call_session(
             operation, call.host, call.principal, _session(call), given, asks=asks, via=call.via
         )
         if status == _NO_CONTENT:
@@ -430,7 +415,7 @@ SESSION_ROUTES: Final = (
         does="shows the supervision tree of the tenant, page by page",
         query=("after", "limit"),
         scope="inspect", replies={200: TreePage}),
-    CallRoute("POST", "/inspect/sources/restart", runs(calls.restart_source, _body), does="restarts an MCP server, also one that was given up", body=RestartSourceBody, scope="decide", success=204, replies={}, refusals="option_error"),
+    CallRoute("POST", "/inspect/sources/restart", runs(inspection.restart_source, _body), does="restarts an MCP server, also one that was given up", body=RestartSourceBody, scope="decide", success=204, replies={}, refusals="option_error"),
     CallRoute("GET", "/inspect/plugins", _plugins, does="shows the plugins of the host and of the sessions, by name", scope="inspect", replies={200: HostPluginList}),
     CallRoute("GET", "/inspect/cost", _cost, does="sums the usage of the tenant's sessions", query=("by", "since", "until", "tz"), scope="inspect", replies={200: CostReply}, refusals="option_error store_unavailable"),
     CallRoute("GET", f"{_INSPECT}/{{session_id}}/messages", _all_messages, does="shows a conversation of the tenant", query=_PAGE, scope="inspect", aim=aim_nowhere, replies={200: InspectedMessages}),
@@ -509,14 +494,14 @@ async def _list_commands(call: RouteCall) -> WholeAnswer:
     session_id = call.query.get("session_id")
     if session_id is not None:
         check_id("session_id", session_id, of_session=True)
-    return answer_of_call(await calls.list_commands(call.host, call.principal, session_id))
+    return await command_calls.list_commands(call.host, call.principal, session_id)
 
 
-async def _run_command(call: RouteCall) -> WholeAnswer:
+async def _run_command(call: RouteCall) -> Result:
     client_id = named_by_client(call.body.client_id, call.head.headers.get("idempotency-key"))
     body = replace(call.body, client_id=client_id)
-    made = await calls.run_slash_command(call.host, call.principal, call.params["name"], body, via=call.via)
-    return answer_of_call(made)
+    name = call.params["name"]
+    return await command_calls.run_slash_command(call.host, call.principal, name, body, via=call.via)
 
 
 COMMAND_ROUTES: Final = (

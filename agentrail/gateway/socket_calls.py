@@ -1,18 +1,18 @@
 """Socket commands as calls of routes: a command runs its HTTP route, so all the same checks apply."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
-import msgspec
 from attrs import field, frozen
 
 from agentrail.frozen import thawed
 from agentrail.gateway.authorization import CallHead, checked, require_scope, require_user
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer
-from agentrail.gateway.path_endpoint import CallRoute, Gateway, Result, RouteCall, WholeAnswer, user_in_body
+from agentrail.gateway.path_endpoint import CallRoute, Gateway, Result, RouteCall, user_in_body
 from agentrail.gateway.request_parser import check_id, check_known, make_body, refuse_field
 from agentrail.gateway.session_routes import OFFERS, Offer
 from agentrail.gateway.socket_frames import CommandFrame
+from agentrail.gateway.whole_answer import WholeAnswer
 from agentrail.host.hook_payloads import HandledResponse, Principal
 from agentrail.wire.plain import encode_plain
 
@@ -128,27 +128,25 @@ def _head_of(head: CallHead) -> CallHead:
 
 def _result_of(result: Result) -> bytes:
     match result:
-        case WholeAnswer(status=status) if status < _REFUSED_FROM:
+        case WholeAnswer():
             return result.body or b"null"
         case HandledResponse(status=status) if status < _REFUSED_FROM:
             return encode_plain(result.body)
-        case WholeAnswer():  # other refusals are raised: this one is a plugin's answer to a call of the table
-            raise CallRefused(_answer_of_plugin(result, msgspec.json.decode(result.body)))
         case HandledResponse():
-            raise CallRefused(_answer_of_plugin(result, thawed(result.body)))
+            raise CallRefused(_answer_of_plugin(result))
         case _:
             message = "a handler returned a stream instead of a reply"
             raise AssertionError(message)
 
 
-def _answer_of_plugin(handled: WholeAnswer | HandledResponse, body: Any) -> ErrorAnswer:
+def _answer_of_plugin(handled: HandledResponse) -> ErrorAnswer:
     headers = {name.lower(): value for name, value in handled.headers.items()}
     return ErrorAnswer(
         status=handled.status,
         code="request_refused",
         message="a host plugin answered in place of the session",
         headers=headers,
-        more={"body": body},
+        more={"body": thawed(handled.body)},
     )
 
 

@@ -11,10 +11,11 @@ import trio
 
 from agentrail.abc import FileBytes
 from agentrail.errors import AgentrailError, Unrevivable
-from agentrail.gateway import calls
-from agentrail.gateway.calls import AskedSessions, CallAnswer
+from agentrail.gateway.calls import decision_calls, inspection, session_calls
+from agentrail.gateway.calls.session_calls import AskedSessions
 from agentrail.gateway.error_responses import CallRefused, answer_to
 from agentrail.gateway.request_bodies import AbortBody, CreateSessionBody, ModelBody
+from agentrail.gateway.whole_answer import WholeAnswer
 from agentrail.host import Host, HostPlugin, Principal, workspace_files
 from agentrail.plugins import Action, AfterResponse, Context, Continue, Plugin, on
 from agentrail.runtime.journal_inspection import WantedRecords
@@ -36,7 +37,7 @@ OPERATOR = Principal(tenant_id="acme", user_id="olga", scopes=ALL)
 AnyCall = Callable[[Host, Principal, str], Awaitable[Any]]
 
 
-def read(answer: CallAnswer) -> Any:
+def read(answer: WholeAnswer) -> Any:
     return json.loads(answer.body)
 
 
@@ -59,15 +60,17 @@ async def test_a_list_shows_all_sessions_once_on_pages():
     store = MemoryStore()
     async with stored(store=store) as host:
         for number in range(5):
-            await calls.create_session(host, ANN, CreateSessionBody(session_id=f"s{number}"))
+            await session_calls.create_session(host, ANN, CreateSessionBody(session_id=f"s{number}"))
             await trio.sleep(1)
-        await calls.create_session(host, BOB, CreateSessionBody(session_id="bobs"))
+        await session_calls.create_session(host, BOB, CreateSessionBody(session_id="bobs"))
     async with stored(store=store) as host:
         await asked(host, session_id="s1")
-        await calls.delete_session(host, ANN, "s3")
+        await session_calls.delete_session(host, ANN, "s3")
         seen, cursor = [], None
         while True:
-            page = read(await calls.list_own_sessions(host, ANN, AskedSessions(limit=2, cursor=cursor)))
+            page = read(
+                await session_calls.list_own_sessions(host, ANN, AskedSessions(limit=2, cursor=cursor))
+            )
             seen += page["sessions"]
             assert len(page["sessions"]) <= 2
             if (cursor := page["next_cursor"]) is None:
@@ -77,9 +80,9 @@ async def test_a_list_shows_all_sessions_once_on_pages():
         awake = next(one for one in seen if one["session_id"] == "s1")
         assert {"model", "usage", "turn"} <= awake.keys()
         only_ended = AskedSessions(wanted=RowFilter(phase="ended"))
-        ended = read(await calls.list_own_sessions(host, ANN, only_ended))["sessions"]
+        ended = read(await session_calls.list_own_sessions(host, ANN, only_ended))["sessions"]
         assert [one["session_id"] for one in ended] == ["s3"]
-        assert read(await calls.list_own_sessions(host, EVE))["sessions"] == []
+        assert read(await session_calls.list_own_sessions(host, EVE))["sessions"] == []
         for given, code in (
             (AskedSessions(cursor="x"), "cursor_invalid"),
             (AskedSessions(wanted=RowFilter(phase="busy")), "field_invalid"),
@@ -87,21 +90,21 @@ async def test_a_list_shows_all_sessions_once_on_pages():
             (AskedSessions(sort="size"), "field_invalid"),
         ):
             with pytest.raises(CallRefused) as raised:
-                await calls.list_own_sessions(host, ANN, given)
+                await session_calls.list_own_sessions(host, ANN, given)
             assert raised.value.answer.code == code
 
 
 async def test_a_caller_cannot_say_where_a_model_is():
     """Who could would be sent the operator's key, or reach addresses that only the server can."""
     async with stored() as host:
-        await calls.create_session(host, ANN, CreateSessionBody(session_id="main"))
+        await session_calls.create_session(host, ANN, CreateSessionBody(session_id="main"))
         for name in ("base_url", "api_key", "headers", "extra_body", "verify", "trust_env", "price"):
             body = ModelBody(model="openai:gpt-5", provider_opts={"temperature": 1, name: "http://evil"})
             with pytest.raises(CallRefused) as raised:
-                await calls.switch_session_model(host, ANN, "main", body)
+                await session_calls.switch_session_model(host, ANN, "main", body)
             assert raised.value.answer.code == "field_invalid"
             assert "evil" not in raised.value.answer.message
-        told = read(await calls.switch_session_model(host, ANN, "main", ModelBody(model="demo:")))
+        told = read(await session_calls.switch_session_model(host, ANN, "main", ModelBody(model="demo:")))
         assert told["model"].startswith("demo:")
 
 
@@ -114,26 +117,26 @@ async def test_an_abort_answers_at_once_or_with_its_receipt():
         await tool.started.wait()
         (running,) = (await request.session.status()).running_tools
         one = AbortBody(call_id=running.call_id, reason="not this")
-        assert (await calls.abort_session(host, ANN, "main", one)).status == 202
+        assert (await decision_calls.abort_session(host, ANN, "main", one)).status == 202
         assert await request.outcome() == "completed"
         again = await asked(host, session_id="main")
         await trio.sleep(1)
-        done = await calls.abort_session(host, ANN, "main", AbortBody(reason="enough"), wait=True)
+        done = await decision_calls.abort_session(host, ANN, "main", AbortBody(reason="enough"), wait=True)
         assert (done.status, read(done)["settled"]) == (200, True)
         assert await again.outcome() == "aborted"
-        soon = await calls.abort_session(host, ANN, "main", AbortBody())
+        soon = await decision_calls.abort_session(host, ANN, "main", AbortBody())
         assert soon.status == 202
         both = AbortBody(call_id="c", clear_queue=True)
         with pytest.raises(CallRefused):
-            await calls.abort_session(host, ANN, "main", both)
+            await decision_calls.abort_session(host, ANN, "main", both)
 
 
 def reading(path: str) -> AnyCall:
-    return lambda host, by, name: calls.read_workspace_file(host, by, name, path)
+    return lambda host, by, name: session_calls.read_workspace_file(host, by, name, path)
 
 
 def listing(path: str) -> AnyCall:
-    return lambda host, by, name: calls.list_workspace(host, by, name, path)
+    return lambda host, by, name: session_calls.list_workspace(host, by, name, path)
 
 
 @pytest.mark.host("H-112")
@@ -153,7 +156,7 @@ async def test_what_is_outside_a_workspace_is_not_there(tmp_path: Path, sandboxe
     if sandboxed != "memory":
         given = {"session_working_dir": inside, "session_sandbox": None}
     async with hosting(answering("Hi"), **given) as host:
-        await calls.create_session(host, ANN, CreateSessionBody(session_id="main"))
+        await session_calls.create_session(host, ANN, CreateSessionBody(session_id="main"))
         answers = set()
         for path in (
             "../secret.txt", "/etc/passwd", str(tmp_path / "secret.txt"), "link", "up/secret.txt", "pipe", "real", "none", "",
@@ -164,7 +167,9 @@ async def test_what_is_outside_a_workspace_is_not_there(tmp_path: Path, sandboxe
         assert b"file_unknown" in answers.pop()
         for path in ("..", "/", "up", "link", "none", "a/.."):
             assert b"file_unknown" in await refused(host, listing(path))
-        names = [one["path"] for one in read(await calls.list_workspace(host, ANN, "main"))["entries"]]
+        names = [
+            one["path"] for one in read(await session_calls.list_workspace(host, ANN, "main"))["entries"]
+        ]
         assert names == ([] if sandboxed == "memory" else ["real"])
 
 
@@ -172,16 +177,16 @@ async def test_a_file_that_is_too_large_is_not_given_out(monkeypatch: pytest.Mon
     """Nor one of a session that works where the server does."""
     monkeypatch.setattr(workspace_files, "MAX_FILE_BYTES", 4)
     async with stored() as host:
-        await calls.create_session(host, ANN, CreateSessionBody(session_id="main"))
+        await session_calls.create_session(host, ANN, CreateSessionBody(session_id="main"))
         async with open_files(await host.session("main", ANN)) as sandbox:
             await sandbox.upload(
                 [FileBytes(path="a", content=b"12345"), FileBytes(path="b", content=b"1234")]
             )
         assert b"413" in await refused(host, reading("a"))
-        assert (await calls.read_workspace_file(host, ANN, "main", "b")).content == b"1234"
+        assert (await session_calls.read_workspace_file(host, ANN, "main", "b")).body == b"1234"
     async with stored(profiles=[profile(answering("Hi"), sandbox=None)]) as host:
-        await calls.create_session(host, ANN, CreateSessionBody(session_id="main"))
-        for call in (calls.list_workspace, reading("notes.txt")):
+        await session_calls.create_session(host, ANN, CreateSessionBody(session_id="main"))
+        for call in (session_calls.list_workspace, reading("notes.txt")):
             assert b"files_unsupported" in await refused(host, call)
 
 
@@ -189,25 +194,27 @@ async def test_who_inspects_sees_all_of_the_tenant_and_nothing_of_another():
     """Whose sessions are, how the tree stands, and what plugins did; without the scope nothing."""
     async with stored(None, plugin("broken", version="1.2", on_request_start=raising(ValueError()))) as host:
         await (await asked(host, session_id="main")).outcome()
-        await calls.create_session(host, BOB, CreateSessionBody(session_id="bobs"))
-        await calls.create_session(host, EVE, CreateSessionBody(session_id="eves"))
-        listed = read(await calls.inspect_sessions(host, OPERATOR))["sessions"]
+        await session_calls.create_session(host, BOB, CreateSessionBody(session_id="bobs"))
+        await session_calls.create_session(host, EVE, CreateSessionBody(session_id="eves"))
+        listed = read(await inspection.inspect_sessions(host, OPERATOR))["sessions"]
         assert {(one["session_id"], one["user_id"]) for one in listed} == {("main", "ann"), ("bobs", "bob")}
-        tree = read(await calls.inspect_tree(host, OPERATOR))
+        tree = read(await inspection.inspect_tree(host, OPERATOR))
         assert {one["id"] for one in tree["children"]} == {"main", "bobs"}
-        (row,) = read(await calls.inspect_plugins(host, OPERATOR))["plugins"]
+        (row,) = read(await inspection.inspect_plugins(host, OPERATOR))["plugins"]
         assert (row["name"], row["version"], row["failures"]) == ("broken", "1.2", 1)
         assert row["hooks"] == ["on_request_start"]
-        trace = read(await calls.inspect_trace(host, OPERATOR, "main", WantedRecords(limit=2)))
+        trace = read(await inspection.inspect_trace(host, OPERATOR, "main", WantedRecords(limit=2)))
         assert [one["number"] for one in trace["entries"]] == [1, 2]
         assert trace["next"] == 2
-        rest = read(await calls.inspect_trace(host, OPERATOR, "main", WantedRecords(after=2, limit=1_000)))
+        rest = read(
+            await inspection.inspect_trace(host, OPERATOR, "main", WantedRecords(after=2, limit=1_000))
+        )
         assert rest["entries"][0]["number"] == 3
         assert rest["next"] is None
-        assert len(read(await calls.inspect_messages(host, OPERATOR, "main"))["messages"]) == 2
-        for look in (calls.inspect_sessions, calls.inspect_tree, calls.inspect_plugins):
+        assert len(read(await inspection.inspect_messages(host, OPERATOR, "main"))["messages"]) == 2
+        for look in (inspection.inspect_sessions, inspection.inspect_tree, inspection.inspect_plugins):
             assert (await refused(host, lambda h, by, _, look=look: look(h, by))).startswith(b"403")
-        for call in (calls.inspect_trace, calls.inspect_messages):
+        for call in (inspection.inspect_trace, inspection.inspect_messages):
             assert (await refused(host, call)).startswith(b"403")
 
 
@@ -217,11 +224,11 @@ async def test_one_that_sleeps_beside_its_handle_sleeps_on():
         request = await asked(host, session_id="main")
         await request.outcome()
         await host.quiet()
-        awake = read(await calls.inspect_messages(host, OPERATOR, "main"))
+        awake = read(await inspection.inspect_messages(host, OPERATOR, "main"))
         await trio.sleep(200)
         assert phase_of(request.session) == "asleep"
-        assert read(await calls.inspect_messages(host, OPERATOR, "main")) == awake
-        assert read(await calls.inspect_trace(host, OPERATOR, "main"))["entries"]
+        assert read(await inspection.inspect_messages(host, OPERATOR, "main")) == awake
+        assert read(await inspection.inspect_trace(host, OPERATOR, "main"))["entries"]
         assert phase_of(request.session) == "asleep"
 
 
@@ -247,8 +254,8 @@ async def test_a_look_finds_the_plugins_of_its_profile():
     async with hosting(None, store=store, profiles=profiles) as host:
         await (await asked(host, session_id="main")).outcome()
     async with hosting(None, store=store, profiles=profiles) as host:
-        assert len(read(await calls.inspect_messages(host, OPERATOR, "main"))["messages"]) == 2
+        assert len(read(await inspection.inspect_messages(host, OPERATOR, "main"))["messages"]) == 2
     async with hosting(None, store=store, profiles=profiles[1:]) as host:
         with pytest.raises(Unrevivable, match="counts-One"):
-            await calls.inspect_messages(host, OPERATOR, "main")
-        assert read(await calls.inspect_trace(host, OPERATOR, "main"))["entries"]
+            await inspection.inspect_messages(host, OPERATOR, "main")
+        assert read(await inspection.inspect_trace(host, OPERATOR, "main"))["entries"]

@@ -15,7 +15,7 @@ from agentrail.core.journal.usage import ATTO, Spending, SpentAmount
 from agentrail.core.policy.budget import Budget, Price
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.errors import CycleFailed, DayBudgetSpent, OptionError
-from agentrail.gateway.calls import call_session
+from agentrail.gateway.calls.decision_calls import call_session
 from agentrail.host import DayBudgetWarning, HostPlugin, Webhooks
 from agentrail.host.host_options import HostOptions
 from agentrail.host.quotas import (

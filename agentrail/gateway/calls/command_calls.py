@@ -1,9 +1,9 @@
 """Calls of slash commands: the list, and running one."""
 
-from agentrail.gateway.calls.call_result import CallAnswer, answer_handled, answer_with
 from agentrail.gateway.error_responses import refuse_call
 from agentrail.gateway.request_bodies import CommandBody
 from agentrail.gateway.response_bodies import CommandDone, CommandItem, CommandList
+from agentrail.gateway.whole_answer import WholeAnswer, answer_json
 from agentrail.host import ChatRequest, HandledResponse, Host, Principal
 from agentrail.host.identity import SessionOwner
 from agentrail.messages import SessionId
@@ -11,16 +11,16 @@ from agentrail.runtime.session_facts import SessionFacts
 from agentrail.structs import struct_from
 
 
-async def list_commands(host: Host, principal: Principal, session_id: str | None) -> CallAnswer:
+async def list_commands(host: Host, principal: Principal, session_id: str | None) -> WholeAnswer:
     owner, facts = await _whose(host, principal, session_id)
     rows = await host.commands.rows(owner, facts)
     listed = tuple(struct_from(CommandItem, row) for row in rows)
-    return answer_with(CommandList(commands=listed))
+    return answer_json(CommandList(commands=listed))
 
 
 async def run_slash_command(
     host: Host, principal: Principal, name: str, body: CommandBody, *, via: str
-) -> CallAnswer:
+) -> WholeAnswer | HandledResponse:
     owner, facts = await _whose(host, principal, body.session_id)
     command = (await host.commands.registry_for(name, owner, facts)).find(name)
     if command.in_history:
@@ -36,11 +36,11 @@ async def run_slash_command(
         )
         request = await host.submit(said, principal, kind="prompt", via=via)
         if isinstance(request, HandledResponse):  # a plugin has answered it
-            return answer_handled(request)
+            return request
         done = CommandDone(command=command.name, session_id=request.session_id, request_id=request.request_id)
-        return answer_with(done, status=202, x_session_id=request.session_id)
+        return answer_json(done, 202, {"x-session-id": request.session_id})
     answer = await host.commands.run(command.name, body.text, owner, facts)
-    return answer_with(CommandDone(command=command.name, lines=answer.lines))
+    return answer_json(CommandDone(command=command.name, lines=answer.lines))
 
 
 async def _whose(

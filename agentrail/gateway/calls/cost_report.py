@@ -4,10 +4,10 @@ from msgspec import UNSET
 
 from agentrail.core.journal.usage import SpentAmount, usd_of
 from agentrail.errors import OptionError
-from agentrail.gateway.calls.call_result import CallAnswer, answer_with
 from agentrail.gateway.calls.inspection import check_may_inspect
 from agentrail.gateway.inspection_replies import CostBudget, CostItem, CostReply
 from agentrail.gateway.request_parser import refuse_field
+from agentrail.gateway.whole_answer import WholeAnswer, answer_json
 from agentrail.host import Host, Principal
 from agentrail.host.tenant_rows import abouts_of
 from agentrail.runtime.cost_table import CostQuery, begin_of, cost_table, first_day_of, make_query
@@ -25,7 +25,7 @@ async def inspect_cost(  # noqa: PLR0913 - the query parameters, by name
     since: str | None = None,
     until: str | None = None,
     tz: str = "UTC",
-) -> CallAnswer:
+) -> WholeAnswer:
     check_may_inspect(principal)
     at_ms = now_ms()
     query = _read_query(by, since, until, tz, at_ms)
@@ -53,7 +53,7 @@ async def inspect_cost(  # noqa: PLR0913 - the query parameters, by name
         day_budgets=of_days[: MAX_BUDGETS + 1],  # that of the tenant comes first
         names=_names_of(host, principal.tenant_id, sessions) or UNSET,
     )  # fmt: skip
-    return answer_with(reply)
+    return answer_json(reply)
 
 
 def _names_of(host: Host, tenant_id: str, sessions: set[str]) -> dict[str, str]:

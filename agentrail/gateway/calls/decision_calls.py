@@ -9,7 +9,6 @@ from agentrail.abc import Error, Ok
 from agentrail.core.policy.prompt_settings import with_cost_limit
 from agentrail.errors import StopNotWritten, ToolContractError
 from agentrail.frozen import thawed
-from agentrail.gateway.calls.call_result import CallAnswer, answer_handled, answer_with
 from agentrail.gateway.error_responses import answer_to, refuse_call
 from agentrail.gateway.request_bodies import AbortBody, ApproveBody, CancelBody
 from agentrail.gateway.request_parser import refuse_field
@@ -23,7 +22,8 @@ from agentrail.gateway.response_bodies import (
     StopUnwritten,
     as_given,
 )
-from agentrail.host import Host, Principal, RequestRecord
+from agentrail.gateway.whole_answer import WholeAnswer, answer_json
+from agentrail.host import HandledResponse, Host, Principal, RequestRecord
 from agentrail.host.approval_preview import read_approval
 from agentrail.host.identity import SessionOwner
 from agentrail.runtime.arguments import decide_settings
@@ -69,23 +69,25 @@ async def call_session(  # noqa: PLR0913 - the caller, the call and its argument
 
 async def abort_session(
     host: Host, principal: Principal, session_id: str, body: AbortBody, *, wait: bool = False
-) -> CallAnswer:
+) -> WholeAnswer:
     if body.call_id is not None and (body.clear_queue or body.kill_tools != "killable"):
         refuse_field("call_id", "stops one call: omit clear_queue and kill_tools")
     session = await host.session(session_id, principal)
     try:
         if body.call_id is not None:
             await session.abort_tool(body.call_id, body.reason)
-            return answer_with(CallStopped(call_id=body.call_id), status=200 if wait else 202)
+            return answer_json(CallStopped(call_id=body.call_id), 200 if wait else 202)
         receipt = await session.abort(
             body.reason, kill_tools=body.kill_tools, clear_queue=body.clear_queue, wait=wait
         )
     except StopNotWritten as error:
-        return answer_with(StopUnwritten(detail=answer_to(error).message), status=202)
-    return CallAnswer(status=200 if wait else 202, body=encode_receipt(receipt))
+        return answer_json(StopUnwritten(detail=answer_to(error).message), 202)
+    return WholeAnswer(status=200 if wait else 202, body=encode_receipt(receipt))
 
 
-async def accept_approval(host: Host, principal: Principal, session_id: str, body: ApproveBody) -> CallAnswer:
+async def accept_approval(
+    host: Host, principal: Principal, session_id: str, body: ApproveBody
+) -> WholeAnswer:
     session = await host.session_to_decide(session_id, principal)
     if body.arguments_hash is not None:
         await _check_hash(session, body.approval_id, body.arguments_hash)
@@ -96,7 +98,7 @@ async def accept_approval(host: Host, principal: Principal, session_id: str, bod
         auto_resume=body.auto_resume,
         user=principal.user_id,
     )
-    return answer_with(ApprovalDecided(approval_id=body.approval_id))
+    return answer_json(ApprovalDecided(approval_id=body.approval_id))
 
 
 async def _check_hash(session: Session, approval_id: str, arguments_hash: str) -> None:
@@ -113,11 +115,11 @@ async def _check_hash(session: Session, approval_id: str, arguments_hash: str) -
 
 async def read_shown_approval(
     host: Host, principal: Principal, session_id: str, approval_id: str
-) -> CallAnswer:
+) -> WholeAnswer:
     session = await host.session_to_decide(session_id, principal)
     page = await read_approval(session, approval_id)
     asked, form = page.form.approval, page.form
-    return answer_with(
+    return answer_json(
         ShownApproval(
             **picked_fields(asked, "call_id", "tool", "arguments_hash", "permission_options"),
             **picked_fields(asked, "requested_at_ms", "expires_at_ms"),
@@ -133,10 +135,10 @@ async def read_shown_approval(
 
 async def respond_to_question(
     host: Host, principal: Principal, session_id: str, body: RespondBody
-) -> CallAnswer:
+) -> WholeAnswer | HandledResponse:
     """POST /sessions/{id}/respond. Interceptors see it: it carries a user's words."""
     handled = await host.respond(session_id, body.ref, body.response, principal)
-    return answer_with(QuestionAnswered(ref=body.ref)) if handled is None else answer_handled(handled)
+    return answer_json(QuestionAnswered(ref=body.ref)) if handled is None else handled
 
 
 async def answer_client_call(session: Session, body: AnswerBody) -> None:
@@ -158,21 +160,21 @@ async def answer_client_call(session: Session, body: AnswerBody) -> None:
 
 async def read_request(
     host: Host, principal: Principal, session_id: str, request_id: str, *, wait: float = 0.0
-) -> CallAnswer | None:
+) -> WholeAnswer | None:
     """Return the status of a request. None: it continues on another node."""
     if wait > 0:
         within = min(wait, MAX_WAIT_SECONDS)
         record = await host.wait_for_request(session_id, request_id, principal, within=within)
     else:
         record = await host.request(session_id, request_id, principal)
-    return None if record.has_moved else answer_with(reply_of_request(record))
+    return None if record.has_moved else answer_json(reply_of_request(record))
 
 
 async def cancel_request(
     host: Host, principal: Principal, session_id: str, request_id: str, body: CancelBody
-) -> CallAnswer:
+) -> WholeAnswer:
     await host.cancel_request(session_id, request_id, principal, body.reason)
-    return answer_with(CancelReply(request_id=request_id), status=202)
+    return answer_json(CancelReply(request_id=request_id), 202)
 
 
 def reply_of_request(record: RequestRecord) -> RequestReply:

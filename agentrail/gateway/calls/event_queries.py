@@ -11,12 +11,12 @@ from agentrail.core.journal.timeline import SpanItem, Timeline
 from agentrail.core.policy.calls import hash_arguments
 from agentrail.events import KINDS, Event, ResponseComplete
 from agentrail.frozen import canonical_json, thawed
-from agentrail.gateway.calls.call_result import CallAnswer, answer_with
 from agentrail.gateway.calls.inspection import check_may_inspect
 from agentrail.gateway.error_responses import refuse_call
 from agentrail.gateway.event_pages import encode_event_page
 from agentrail.gateway.inspection_replies import CallDetails, CallResult, SpanPage
 from agentrail.gateway.request_parser import refuse_field
+from agentrail.gateway.whole_answer import WholeAnswer, answer_json
 from agentrail.host import Host, Principal
 from agentrail.runtime.event_history import PageAsked
 from agentrail.runtime.session_rows import hold_next_request
@@ -48,9 +48,9 @@ def kinds_of_query(text: str | None) -> frozenset[type[Event]] | None:
 
 async def read_events(
     host: Host, principal: Principal, session_id: str, asked: PageAsked, *, is_whole: bool = False
-) -> CallAnswer:
+) -> WholeAnswer:
     page = await host.read_events(session_id, principal, asked)
-    return CallAnswer(body=encode_event_page(page, is_forth=asked.after is not None, is_whole=is_whole))
+    return WholeAnswer(body=encode_event_page(page, is_forth=asked.after is not None, is_whole=is_whole))
 
 
 async def read_call_details(  # noqa: PLR0913 - the call, and the part of its result
@@ -61,13 +61,13 @@ async def read_call_details(  # noqa: PLR0913 - the call, and the part of its re
     *,
     result_from: int = 0,
     result_to: int | None = None,
-) -> CallAnswer:
+) -> WholeAnswer:
     end = result_from + USUAL_RESULT_BYTES if result_to is None else result_to
     end = max(result_from, min(end, result_from + MAX_RESULT_PART_BYTES))
     story = await _story_of(host, principal, session_id, call_id)
     if story is None:
         refuse_call("unknown_call", "this session has no call with this id, or it can no longer be read")
-    return answer_with(reply_of_story(story, result_from, end))
+    return answer_json(reply_of_story(story, result_from, end))
 
 
 async def _story_of(host: Host, principal: Principal, session_id: str, call_id: str) -> CallStory | None:
@@ -88,18 +88,18 @@ async def _story_of(host: Host, principal: Principal, session_id: str, call_id: 
 # --- derived from events
 
 
-async def read_context(host: Host, principal: Principal, session_id: str) -> CallAnswer:
+async def read_context(host: Host, principal: Principal, session_id: str) -> WholeAnswer:
     session = await host.session(session_id, principal)
     await session.status()  # wakes a hibernated session, because only the session knows its next request
     draw = hold_next_request(session)
     if draw is None:
         refuse_call("session_ended", "the session has ended and sends no more requests")
-    return answer_with(await outside.offload(draw, abandon_on_cancel=True))
+    return answer_json(await outside.offload(draw, abandon_on_cancel=True))
 
 
 async def inspect_spans(
     host: Host, principal: Principal, session_id: str, *, cycle: int | None = None
-) -> CallAnswer:
+) -> WholeAnswer:
     check_may_inspect(principal)
     # The prompt comes before the cycle that it started, and the settlement of an abort after it.
     after = None if cycle is None else max(0, cycle - 2)
@@ -118,7 +118,7 @@ async def inspect_spans(
             session_id, principal, PageAsked(after=page.last, limit=_LOOKED_AT_ONCE)
         )
     spans = timeline.spans if cycle is None else _of_cycle(timeline.spans, cycle)
-    return answer_with(
+    return answer_json(
         SpanPage(spans=tuple(spans), first=begins, last=page.last, more=more and cycle is None)
     )
 

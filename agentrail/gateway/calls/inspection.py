@@ -8,7 +8,6 @@ from msgspec import structs
 from agentrail import outside
 from agentrail.actors.tree_report import TreeNode
 from agentrail.gateway.authorization import checked, require_scope
-from agentrail.gateway.calls.call_result import CallAnswer, answer_with
 from agentrail.gateway.calls.session_calls import FIRST_PAGE, AskedSessions, page_of_sessions
 from agentrail.gateway.inspection_replies import (
     HostPluginItem,
@@ -20,6 +19,7 @@ from agentrail.gateway.inspection_replies import (
     TreePage,
 )
 from agentrail.gateway.request_bodies import RestartSourceBody
+from agentrail.gateway.whole_answer import WholeAnswer, answer_json
 from agentrail.host import Host, Principal
 from agentrail.host.tenant_rows import Abouts, abouts_of, row_of_node
 from agentrail.runtime.journal_inspection import WantedRecords
@@ -32,7 +32,9 @@ def check_may_inspect(principal: Principal) -> None:
     checked(require_scope(principal, "inspect"))
 
 
-async def inspect_sessions(host: Host, principal: Principal, asked: AskedSessions = FIRST_PAGE) -> CallAnswer:
+async def inspect_sessions(
+    host: Host, principal: Principal, asked: AskedSessions = FIRST_PAGE
+) -> WholeAnswer:
     check_may_inspect(principal)
     return page_of_sessions(await asked.find(host, principal, of_tenant=True), asked, with_users=True)
 
@@ -43,7 +45,7 @@ FIRST_RECORDS: Final = WantedRecords()
 
 async def inspect_tree(
     host: Host, principal: Principal, *, after: int | None = None, limit: int = 200
-) -> CallAnswer:
+) -> WholeAnswer:
     check_may_inspect(principal)
     tenant_id = principal.tenant_id
     tree = await host.supervisor.tree(scope=tenant_id, after=after, limit=limit + 1)
@@ -51,7 +53,7 @@ async def inspect_tree(
     ids = {str(node.id).removeprefix(f"{tenant_id}/") for node in shown}
     item = item_of_node(evolve(tree, children=shown), tenant_id, abouts_of(host.supervisor, tenant_id, ids))
     next_after = int(shown[-1].key.rpartition(".")[2]) if len(tree.children) > limit else None
-    return answer_with(TreePage(**structs.asdict(item), next=next_after))
+    return answer_json(TreePage(**structs.asdict(item), next=next_after))
 
 
 def item_of_node(node: TreeNode, tenant_id: str, abouts: Abouts) -> TreeItem:
@@ -65,14 +67,14 @@ def item_of_node(node: TreeNode, tenant_id: str, abouts: Abouts) -> TreeItem:
     )
 
 
-async def restart_source(host: Host, principal: Principal, asked: RestartSourceBody) -> CallAnswer:  # noqa: RUF029 - the handler of a route, which is awaited
+async def restart_source(host: Host, principal: Principal, asked: RestartSourceBody) -> WholeAnswer:  # noqa: RUF029 - the handler of a route, which is awaited
     host.supervisor.sources.restart(
         asked.source, scope=principal.tenant_id, session_id=asked.session_id or ""
     )
-    return CallAnswer(status=204)
+    return WholeAnswer(status=204)
 
 
-async def inspect_plugins(host: Host, principal: Principal) -> CallAnswer:  # noqa: RUF029 - the handler of a route, which is awaited
+async def inspect_plugins(host: Host, principal: Principal) -> WholeAnswer:  # noqa: RUF029 - the handler of a route, which is awaited
     check_may_inspect(principal)
     failures, stuck = host.hooks.failures, host.hooks.stuck
     having = host.plugins.having
@@ -87,12 +89,12 @@ async def inspect_plugins(host: Host, principal: Principal) -> CallAnswer:  # no
         for one in host.plugins.all
     ]
     rows = tuple(host.plugin_rows(principal.tenant_id).values())
-    return answer_with(HostPluginList(plugins=tuple(items), rows=rows))
+    return answer_json(HostPluginList(plugins=tuple(items), rows=rows))
 
 
 async def inspect_trace(
     host: Host, principal: Principal, session_id: str, wanted: WantedRecords = FIRST_RECORDS
-) -> CallAnswer:
+) -> WholeAnswer:
     check_may_inspect(principal)
     page = await (await host.inspected(session_id, principal)).find_records(wanted)
     return await _answer_aside(struct_from(TracePage, page))
@@ -100,26 +102,26 @@ async def inspect_trace(
 
 async def inspect_state(
     host: Host, principal: Principal, session_id: str, number: int, *, since: int | None = None
-) -> CallAnswer:
+) -> WholeAnswer:
     check_may_inspect(principal)
     found = await (await host.inspected(session_id, principal)).plain_state_at(number, since=since)
     return await _answer_aside(StateReply(at=found.at, state=dict(found.state), patch=found.patch))
 
 
-async def inspect_explanation(host: Host, principal: Principal, session_id: str, number: int) -> CallAnswer:
+async def inspect_explanation(host: Host, principal: Principal, session_id: str, number: int) -> WholeAnswer:
     check_may_inspect(principal)
-    return answer_with(await (await host.inspected(session_id, principal)).explain_record(number))
+    return answer_json(await (await host.inspected(session_id, principal)).explain_record(number))
 
 
-async def _answer_aside(value: object) -> CallAnswer:
+async def _answer_aside(value: object) -> WholeAnswer:
     """Encode a large value in a thread, so that other calls do not wait."""
-    return CallAnswer(body=await outside.offload(encode_plain, value, abandon_on_cancel=True))
+    return WholeAnswer(body=await outside.offload(encode_plain, value, abandon_on_cancel=True))
 
 
 async def inspect_messages(
     host: Host, principal: Principal, session_id: str, *, after: int = 0, limit: int = 100
-) -> CallAnswer:
+) -> WholeAnswer:
     check_may_inspect(principal)
     messages, usage = await host.inspect_messages(session_id, principal)
     page = page_of_messages(messages, after=after, limit=limit)
-    return answer_with(InspectedMessages(messages=page.messages, next=page.next, usage=usage))
+    return answer_json(InspectedMessages(messages=page.messages, next=page.next, usage=usage))

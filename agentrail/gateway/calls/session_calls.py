@@ -3,13 +3,13 @@
 import re
 from collections.abc import Sequence
 from typing import Any, Final
+from urllib.parse import quote
 
-from attrs import field, frozen
+from attrs import frozen
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from agentrail.frozen import thawed
-from agentrail.gateway.calls.call_result import CallAnswer, answer_with
 from agentrail.gateway.error_responses import refuse_call
 from agentrail.gateway.request_bodies import (
     CreateSessionBody,
@@ -31,6 +31,7 @@ from agentrail.gateway.response_bodies import (
     UserForgotten,
     as_given,
 )
+from agentrail.gateway.whole_answer import WholeAnswer, answer_json
 from agentrail.host import Host, Principal
 from agentrail.host.host_sessions import profile_of_root
 from agentrail.host.identity import metadata_of_session, profile_of_session
@@ -45,37 +46,46 @@ from agentrail.wire.rows import ALL_ROWS, RowFilter
 
 # Calls that read the workspace of a session. The host and the sandbox check the access.
 
-
-@frozen(kw_only=True)
-class FileAnswer:
-    """A file to download, which browsers must never display, because it may be a page with scripts."""
-
-    content: bytes = field(repr=False)
-    etag: str
-    name: str
+_PLAIN_NAME: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
 async def list_workspace(  # noqa: PLR0913 - a page of one directory of one session
     host: Host, principal: Principal, session_id: str, path: str = "", *, after: int = 0, limit: int = 1_000
-) -> CallAnswer:
+) -> WholeAnswer:
     found = await host.list_files(session_id, principal, path)
     shown = found[after : after + limit]
     behind = after + len(shown)
     more = behind if shown and behind < len(found) else None
-    return answer_with(FilePage(entries=shown, next=more))
+    return answer_json(FilePage(entries=shown, next=more))
 
 
-async def read_workspace_file(host: Host, principal: Principal, session_id: str, path: str) -> FileAnswer:
+async def read_workspace_file(host: Host, principal: Principal, session_id: str, path: str) -> WholeAnswer:
     found = await host.read_file(session_id, principal, path)
-    return FileAnswer(content=found.content, etag=f'"{found.sha256}"', name=path.rpartition("/")[2])
+    return answer_file(found.content, etag=f'"{found.sha256}"', name=path.rpartition("/")[2])
+
+
+def answer_file(content: bytes, *, etag: str, name: str) -> WholeAnswer:
+    """Return a file to download, which browsers must never display, because it may be a page with scripts."""
+    plain = _PLAIN_NAME.sub("_", name) or "_"
+    quoted = quote(name, safe="", errors="replace")
+    return WholeAnswer(
+        body=content,
+        content_type="application/octet-stream",
+        headers={
+            "content-disposition": f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quoted}",
+            "content-security-policy": "sandbox; default-src 'none'",
+            "etag": etag,
+            "x-content-type-options": "nosniff",
+        },
+    )
 
 
 # Calls about a user instead of a session.
 
 
-async def forget_user(host: Host, principal: Principal) -> CallAnswer:
+async def forget_user(host: Host, principal: Principal) -> WholeAnswer:
     told = await host.users.forget(principal)
-    return answer_with(struct_from(UserForgotten, told))
+    return answer_json(struct_from(UserForgotten, told))
 
 
 OPEN_MODEL_OPTIONS: Final = frozenset(
@@ -87,7 +97,7 @@ The operator sets addresses, keys, files and prices. An address from a caller wo
 """
 
 
-async def create_session(host: Host, principal: Principal, body: CreateSessionBody) -> CallAnswer:
+async def create_session(host: Host, principal: Principal, body: CreateSessionBody) -> WholeAnswer:
     session = await host.create(
         principal,
         agent_id=body.agent_id or "",
@@ -100,33 +110,33 @@ async def create_session(host: Host, principal: Principal, body: CreateSessionBo
     agent_id = profile_of_session(session.facts.user_data)
     repairs = repairs_of(session) if body.history else UNSET
     told = SessionCreated(session_id=session.session_id, agent_id=agent_id, repairs=repairs)
-    return answer_with(told, status=201, x_session_id=session.session_id)
+    return answer_json(told, 201, {"x-session-id": session.session_id})
 
 
-async def read_snapshot(host: Host, principal: Principal, session_id: str) -> CallAnswer:
+async def read_snapshot(host: Host, principal: Principal, session_id: str) -> WholeAnswer:
     session = await host.session(session_id, principal)
     facts = session.facts
     metadata, agent_id = metadata_of_session(facts.user_data), profile_of_root(facts)
-    return CallAnswer(body=encode_snapshot(await session.snapshot(), metadata=metadata, agent_id=agent_id))
+    return WholeAnswer(body=encode_snapshot(await session.snapshot(), metadata=metadata, agent_id=agent_id))
 
 
 async def delete_session(
     host: Host, principal: Principal, session_id: str, *, purge: bool = False
-) -> CallAnswer:
+) -> WholeAnswer:
     await host.delete_session(session_id, principal, purge=purge)
-    return CallAnswer(status=204)
+    return WholeAnswer(status=204)
 
 
 async def read_messages(
     host: Host, principal: Principal, session_id: str, *, after: int = 0, limit: int = 100
-) -> CallAnswer:
+) -> WholeAnswer:
     session = await host.session(session_id, principal)
-    return CallAnswer(body=encode_messages(await session.messages(), after=after, limit=limit))
+    return WholeAnswer(body=encode_messages(await session.messages(), after=after, limit=limit))
 
 
 async def switch_session_model(
     host: Host, principal: Principal, session_id: str, body: ModelBody
-) -> CallAnswer:
+) -> WholeAnswer:
     closed = sorted(body.provider_opts.keys() - OPEN_MODEL_OPTIONS)
     if closed:
         refuse_field(
@@ -136,14 +146,14 @@ async def switch_session_model(
     session = await host.session(session_id, principal, only_root=True)
     await session.switch_model(body.model, body.provider_opts or None)
     status = await session.status()
-    return answer_with(ModelReply(session_id=session.session_id, model=status.model))
+    return answer_json(ModelReply(session_id=session.session_id, model=status.model))
 
 
-async def fork_session(host: Host, principal: Principal, session_id: str, body: ForkBody) -> CallAnswer:
+async def fork_session(host: Host, principal: Principal, session_id: str, body: ForkBody) -> WholeAnswer:
     place = await record_to_fork(host, principal, session_id, at=body.at, event=body.event)
     fork, at = await host.fork_session(session_id, principal, at=place, wanted=body.session_id)
     told = SessionForked(session_id=fork.session_id, parent=session_id, at=at)
-    return answer_with(told, status=201, x_session_id=fork.session_id)
+    return answer_json(told, 201, {"x-session-id": fork.session_id})
 
 
 async def record_to_fork(
@@ -157,7 +167,7 @@ async def record_to_fork(
     return await record_of_place(await host.session_to_read(session_id, principal), "at", at, event)
 
 
-async def rewind_session(host: Host, principal: Principal, session_id: str, body: RewindBody) -> CallAnswer:
+async def rewind_session(host: Host, principal: Principal, session_id: str, body: RewindBody) -> WholeAnswer:
     session = await host.session(session_id, principal, only_root=True)
     place = await record_of_place(session, "to", body.to, body.event)
     if place is None:
@@ -170,7 +180,7 @@ async def rewind_session(host: Host, principal: Principal, session_id: str, body
         files=as_given(rewound.files),
         dry=body.dry or UNSET,
     )
-    return answer_with(told)
+    return answer_json(told)
 
 
 async def record_of_place(session: Session, name: str, number: int | None, event: int | None) -> int | None:
@@ -182,10 +192,10 @@ async def record_of_place(session: Session, name: str, number: int | None, event
     return await record_of_event(session, event)
 
 
-async def resume_session(host: Host, principal: Principal, session_id: str, body: ResumeBody) -> CallAnswer:
+async def resume_session(host: Host, principal: Principal, session_id: str, body: ResumeBody) -> WholeAnswer:
     session = await host.session(session_id, principal, only_root=True, on_drift=body.on_drift)
     status = await session.status()
-    return answer_with(SessionResumed(session_id=session.session_id, phase=status.phase))
+    return answer_json(SessionResumed(session_id=session.session_id, phase=status.phase))
 
 
 # --- pages of sessions
@@ -229,7 +239,7 @@ FIRST_PAGE: Final = AskedSessions()
 
 async def list_own_sessions(
     host: Host, principal: Principal, asked: AskedSessions = FIRST_PAGE
-) -> CallAnswer:
+) -> WholeAnswer:
     return page_of_sessions(await asked.find(host, principal), asked)
 
 
@@ -249,13 +259,13 @@ def place_of_cursor(cursor: str | None) -> ListPlace | None:
 
 def page_of_sessions(
     found: Sequence[ListedSession], asked: AskedSessions, *, with_users: bool = False
-) -> CallAnswer:
+) -> WholeAnswer:
     shown = found[: asked.limit]
     last = shown[-1].row if len(found) > asked.limit else None
     number, session_id = (0, "") if last is None else place_in_list(last, asked.sort)
     cursor = None if last is None else f"{number}~{session_id}"
     items = tuple(item_of_session(one, with_user=with_users) for one in shown)
-    return answer_with(SessionPage(sessions=items, next_cursor=cursor))
+    return answer_json(SessionPage(sessions=items, next_cursor=cursor))
 
 
 _OF_ROW: Final = (

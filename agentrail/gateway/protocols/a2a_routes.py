@@ -20,7 +20,7 @@ from agentrail.frozen import canonical_json, thawed
 from agentrail.gateway.authorization import UNAUTHORIZED, checked
 from agentrail.gateway.chat_routes import own_request
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, answer_to, error_answer, refuse_call
-from agentrail.gateway.path_endpoint import CallAim, CallRoute, Result, RouteCall, WholeAnswer, answer_json
+from agentrail.gateway.path_endpoint import CallAim, CallRoute, Result, RouteCall
 from agentrail.gateway.protocols import wire_calls
 from agentrail.gateway.protocols.response_stream import ResponseStream, SseWire, data_frame
 from agentrail.gateway.request_bodies import A2aBody
@@ -28,6 +28,7 @@ from agentrail.gateway.request_parser import check_id, refuse_field, yes_or_no
 from agentrail.gateway.response_bodies import A2aObject
 from agentrail.gateway.route_errors import BY_PLACE, DECIDING, MESSAGE
 from agentrail.gateway.sse_frames import CONTENT_TYPE
+from agentrail.gateway.whole_answer import WholeAnswer, answer_json
 from agentrail.host.hook_payloads import HandledResponse
 from agentrail.host.identity import profile_of_session
 from agentrail.host.listed_session import ListedSession

@@ -6,7 +6,7 @@ from typing import Final
 
 from agentrail.gateway.chat_routes import own_request
 from agentrail.gateway.error_responses import refuse_call
-from agentrail.gateway.path_endpoint import CallAim, CallRoute, Result, RouteCall, WholeAnswer, answer_json
+from agentrail.gateway.path_endpoint import CallAim, CallRoute, Result, RouteCall
 from agentrail.gateway.protocols.response_stream import ResponseStream, SseWire
 from agentrail.gateway.protocols.wire_calls import (
     answer_first,
@@ -22,6 +22,7 @@ from agentrail.gateway.request_bodies import CancelBody, UiChatBody
 from agentrail.gateway.request_parser import check_id
 from agentrail.gateway.response_bodies import ResponseCancelled
 from agentrail.gateway.route_errors import DECIDING, MESSAGE
+from agentrail.gateway.whole_answer import WholeAnswer, answer_json
 from agentrail.host.hook_payloads import HandledResponse
 from agentrail.protocols.ai_ui import AI_UI, NO_QUESTIONS, Questions
 from agentrail.protocols.ai_ui_messages import UiPlan, decide_ui_call, read_ui_call

@@ -47,7 +47,7 @@ from agentrail.core.values.question_forms import read_form
 from agentrail.errors import AgentrailError, AlreadyExists, StoreUnavailable
 from agentrail.events import AgentEnd, Approval, AskUser, Question
 from agentrail.frozen import thawed
-from agentrail.gateway import calls
+from agentrail.gateway.calls import session_calls
 from agentrail.gateway.chat_routes import own_request
 from agentrail.gateway.error_responses import CallRefused, answer_to, refuse_call
 from agentrail.gateway.node_token import derived_key
@@ -316,7 +316,7 @@ class McpService:
         found = shapes.read_session_uri(params.uri)
         if found is not None:
             check_id("session_id", found[0], of_session=True)
-            read = calls.read_messages if found[1] else calls.read_snapshot
+            read = session_calls.read_messages if found[1] else session_calls.read_snapshot
             text = (await read(call.host, call.principal, found[0])).body.decode()
             return {"contents": [{"uri": params.uri, "mimeType": "application/json", "text": text}]}
         read_by = ((one, name, shapes.read_template(uri, params.uri)) for one, uri, name in _resources(call))
@@ -539,8 +539,8 @@ def _refuse_waiting(
 
 
 async def _list_resources(call: RouteCall, _ctx: _Context, params: Any) -> _Answer:
-    asked = calls.AskedSessions(cursor=params.cursor)
-    page = msgspec.json.decode((await calls.list_own_sessions(call.host, call.principal, asked)).body)
+    asked = session_calls.AskedSessions(cursor=params.cursor)
+    page = msgspec.json.decode((await session_calls.list_own_sessions(call.host, call.principal, asked)).body)
     found = [(one["session_id"], one.get("title") or one["session_id"]) for one in page["sessions"]]
     more = {"nextCursor": page["next_cursor"]} if page.get("next_cursor") else {}
     fixed = [] if params.cursor else [(uri, name) for _, uri, name in _resources(call) if "{" not in uri]

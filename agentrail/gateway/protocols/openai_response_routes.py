@@ -10,7 +10,7 @@ from attrs import evolve, frozen
 from agentrail.errors import IdInvalid, OptionError, SessionNotFound, SessionUnknown
 from agentrail.events import AgentResumed, AgentStart, Event, PromptQueued, PromptReceived
 from agentrail.gateway.error_responses import refuse_call
-from agentrail.gateway.path_endpoint import CallAim, Result, RouteCall, WholeAnswer, answer_json
+from agentrail.gateway.path_endpoint import CallAim, Result, RouteCall
 from agentrail.gateway.protocols.openai_routes import (
     CHAT_REFUSALS,
     NAME,
@@ -34,6 +34,7 @@ from agentrail.gateway.request_parser import check_id, named_by_client, whole_nu
 from agentrail.gateway.response_bodies import OpenAiObject
 from agentrail.gateway.route_errors import BRANCHING, DECIDING, MESSAGE, ON_SESSION
 from agentrail.gateway.sse_frames import CONTENT_TYPE, STREAM_HEADERS
+from agentrail.gateway.whole_answer import WholeAnswer, answer_json
 from agentrail.host.agent_profiles import AgentProfile
 from agentrail.host.identity import is_temporary, profile_of_session
 from agentrail.messages import FileRef, Image, PromptRef, Text, UserBlock

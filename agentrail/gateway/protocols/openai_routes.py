@@ -13,16 +13,7 @@ from agentrail.core.session.views import Status
 from agentrail.errors import AgentrailError, ProfileUnknown
 from agentrail.gateway.chat_routes import own_request
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, error_answer
-from agentrail.gateway.path_endpoint import (
-    LEFT_SECONDS,
-    CallAim,
-    CallRoute,
-    OwnStream,
-    Result,
-    RouteCall,
-    WholeAnswer,
-    answer_json,
-)
+from agentrail.gateway.path_endpoint import LEFT_SECONDS, CallAim, CallRoute, OwnStream, Result, RouteCall
 from agentrail.gateway.protocols.response_stream import ResponseStream, SseWire
 from agentrail.gateway.protocols.wire_calls import (
     SpokenAnswer,
@@ -38,6 +29,7 @@ from agentrail.gateway.request_bodies import ChatCompletionBody, ResponseBody
 from agentrail.gateway.request_parser import check_id, named_by_client
 from agentrail.gateway.response_bodies import ModelEntry, ModelList
 from agentrail.gateway.route_errors import DECIDING, MESSAGE
+from agentrail.gateway.whole_answer import WholeAnswer, answer_json
 from agentrail.host.agent_profiles import AgentProfile, takes_images
 from agentrail.host.hook_payloads import HandledResponse
 from agentrail.messages import Image, Message

@@ -26,9 +26,10 @@ from agentrail.gateway.error_responses import (
     error_answer,
     refuse_call,
 )
-from agentrail.gateway.path_endpoint import LEFT_SECONDS, RouteCall, WholeAnswer
+from agentrail.gateway.path_endpoint import LEFT_SECONDS, RouteCall
 from agentrail.gateway.protocols.response_stream import ResponseStream, SseWire
 from agentrail.gateway.sse_frames import CONTENT_TYPE, STREAM_HEADERS, text_frame
+from agentrail.gateway.whole_answer import WholeAnswer
 from agentrail.host.hook_payloads import HandledResponse
 from agentrail.host.identity import profile_of_session
 from agentrail.host.requests import HostRequest

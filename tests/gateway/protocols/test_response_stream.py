@@ -16,9 +16,10 @@ from agentrail.events import AgentStart, Envelope, EventsLost
 from agentrail.gateway import app as app_module
 from agentrail.gateway.app import create_app
 from agentrail.gateway.openapi import describe_interface
-from agentrail.gateway.path_endpoint import CallRoute, answer_json
+from agentrail.gateway.path_endpoint import CallRoute
 from agentrail.gateway.protocols import ai_ui_routes
 from agentrail.gateway.protocols.response_stream import ResponseReader, SseWire
+from agentrail.gateway.whole_answer import answer_json
 from agentrail.host.identity import SessionOwner
 from agentrail.messages import PromptRef, SessionId
 from agentrail.protocols.error_shapes import openai_error
