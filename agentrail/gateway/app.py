@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -85,20 +86,6 @@ ALL_ROUTES: Final[tuple[CallRoute, ...]] = (
 )
 """The described routes of a server that serves all protocols."""
 
-OWN_OPTIONS: Final = (
-    "auth",
-    "allowed_hosts",
-    "allowed_origins",
-    "heartbeat",
-    "drain_delay",
-    "inspector",
-    "console",
-    "base_path",
-    "protocols",
-    "node_ca",
-)
-"""Options of `create_app` in addition to those of the host."""
-
 
 class ServedHost:
     """A host over HTTP: `app.state.host` of an application from `create_app`.
@@ -122,8 +109,6 @@ class ServedHost:
         *,
         drain_delay: float,
         heartbeat: float,
-        inspector: bool = True,
-        console: bool = True,
         protocols: tuple[str, ...] = (),
         base_path: str = "",
         node_ca: str | os.PathLike[str] | None = None,
@@ -135,7 +120,9 @@ class ServedHost:
         self.options = options
         self.gateway = gateway
         self.routes: tuple[CallRoute, ...] = routes_with(
-            inspector=inspector, console=console, metrics=options.metrics is not None
+            inspector=gateway.has_inspector,
+            console=gateway.has_console,
+            metrics=options.metrics is not None,
         )
         self.sockets: Sockets = Sockets(gateway, self.routes)
         self.drain_delay = drain_delay
@@ -287,8 +274,9 @@ def create_app(  # noqa: PLR0913 - the options of a server, by keyword
     if options is None:
         given.setdefault("is_for_several", auth is not None)
     host_options = decide_host_options(options, given, also=OWN_OPTIONS)
-    switches = {"inspector": inspector, "console": console, "node_ca": node_ca}
-    _check(heartbeat, drain_delay, switches, base_path, protocols)
+    own = {"inspector": inspector, "console": console, "protocols": protocols, "node_ca": node_ca}
+    own |= {"heartbeat": heartbeat, "drain_delay": drain_delay, "base_path": base_path}
+    OptionError.raise_for(faults_of_own_options(own))
     host_options = _advertised_below(base_path, host_options)
     rules = AccessRules(allowed_hosts=tuple(allowed_hosts), allowed_origins=_listed(allowed_origins))
     limits = host_options.limits
@@ -304,13 +292,17 @@ def create_app(  # noqa: PLR0913 - the options of a server, by keyword
         gateway,
         drain_delay=drain_delay,
         heartbeat=heartbeat,
-        inspector=inspector,
-        console=console,
         protocols=tuple(protocols),
         base_path=base_path,
         node_ca=node_ca,
     )
     return _application(served, base_path)
+
+
+OWN_OPTIONS: Final = tuple(
+    one.name for one in signature(create_app).parameters.values() if one.kind is one.KEYWORD_ONLY
+)
+"""Options of `create_app` in addition to those of the host."""
 
 
 def _advertised_below(base_path: str, options: HostOptions) -> HostOptions:
@@ -386,13 +378,6 @@ class _Nowhere:
 
 def _listed(origins: Sequence[str] | None) -> tuple[str, ...] | None:
     return None if origins is None else tuple(origins)
-
-
-def _check(
-    heartbeat: Any, drain_delay: Any, switches: Mapping[str, Any], base_path: Any, protocols: Any
-) -> None:
-    given = {"heartbeat": heartbeat, "drain_delay": drain_delay, "base_path": base_path}
-    OptionError.raise_for(faults_of_own_options({**switches, "protocols": protocols, **given}))
 
 
 _KINDS: Final = (
