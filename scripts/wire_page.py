@@ -139,7 +139,7 @@ def socket_lines() -> Iterator[str]:
         "|---|---|---|---|",
     )
     for name, command in socket_commands(ROUTES).items():
-        yield f"| `{name}` | {does(command.route)} | {fields_of(command)} | {'yes' if command.is_ordered else 'no'} |"
+        yield f"| `{name}` | {does(command.route)} | {fields_of(command)} | {'yes' if command.offer.is_ordered else 'no'} |"
     yield from (
         "",
         "### Server frames",

@@ -22,14 +22,24 @@ _NOT_OF_A_COMMAND: Final = frozenset({"idempotency-key", "last-event-id", "conte
 _REFUSED_FROM: Final = 400
 
 
-@frozen(kw_only=True)
+@frozen
 class SocketCommand:
-    name: str
+    """An offered command with its route.
+
+    Attributes:
+        is_named: Whether a `client_id` names the command, so that it is carried out once.
+        params: Parts of the path.
+    """
+
+    offer: Offer
     route: CallRoute
-    is_ordered: bool = True
-    is_named: bool = False
-    is_read: bool = False
+    is_named: bool = field(init=False)
     params: tuple[str, ...] = field(init=False)
+
+    @is_named.default
+    def _is_named(self) -> bool:
+        has_own = self.route.body is not None and "client_id" in self.route.body.__struct_fields__
+        return self.offer.is_named or not (self.offer.is_read or has_own)
 
     @params.default
     def _params_of_path(self) -> tuple[str, ...]:
@@ -43,22 +53,7 @@ def socket_commands(routes: Iterable[CallRoute]) -> Mapping[str, SocketCommand]:
         (offer, by_path.get(offer.route) if isinstance(offer.route, tuple) else offer.route)
         for offer in OFFERS
     )
-    return {
-        offer.name: SocketCommand(
-            name=offer.name,
-            route=route,
-            is_ordered=offer.is_ordered,
-            is_named=_is_named(offer, route),
-            is_read=offer.is_read,
-        )
-        for offer, route in found
-        if route is not None
-    }
-
-
-def _is_named(offer: Offer, route: CallRoute) -> bool:
-    has_own = route.body is not None and "client_id" in route.body.__struct_fields__
-    return offer.is_named or not (offer.is_read or has_own)
+    return {offer.name: SocketCommand(offer, route) for offer, route in found if route is not None}
 
 
 def call_of_command(

@@ -427,7 +427,7 @@ class OpenSocket:
                     raise FrameRefused(error_answer("too_many_requests", message), frame.id)
                 self._at_work += 1
                 known = self.commands[frame.name]
-                lane = frame.session_id if known.is_ordered else None
+                lane = frame.session_id if known.offer.is_ordered else None
                 before, own = None, trio.Event()
                 if lane is not None:
                     before, self._lanes[lane] = self._lanes.get(lane), own
@@ -493,7 +493,7 @@ class OpenSocket:
             return await run_here()
         aim = known.route.aim(call)
         try:
-            return await self._relay.run(command, aim, call.principal, run_here, is_read=known.is_read)
+            return await self._relay.run(command, aim, call.principal, run_here, is_read=known.offer.is_read)
         except NotAccepted:
             if await self.gateway.return_message(SessionOwner.of(call.principal), known.route.operation):
                 await self._charge(call.principal, "call")
