@@ -322,8 +322,15 @@ def error_answer(
     )
 
 
-def refuse_call(code: str, message: str, *, hint: _Words = None, more: JsonObject = EMPTY) -> NoReturn:
-    raise CallRefused(error_answer(code, message, hint=hint, more=more))
+def refuse_call(
+    code: str,
+    message: str,
+    *,
+    hint: _Words = None,
+    headers: Mapping[str, str] = MappingProxyType({}),
+    more: JsonObject = EMPTY,
+) -> NoReturn:
+    raise CallRefused(error_answer(code, message, hint=hint, headers=headers, more=more))
 
 
 def answer_to(error: BaseException, *, request_id: _Words = None) -> ErrorAnswer:

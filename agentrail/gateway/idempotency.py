@@ -9,7 +9,7 @@ import msgspec
 import trio
 from attrs import define, field
 
-from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, error_answer
+from agentrail.gateway.error_responses import ErrorAnswer, error_answer, refuse_call
 from agentrail.gateway.socket_frames import CommandFrame
 from agentrail.host.identity import SessionOwner
 from agentrail.wire.plain import encode_plain
@@ -78,14 +78,14 @@ class CommandMemory:
         if known is None:
             if self._at_work.get(owner, 0) >= MAX_AT_WORK_OF_EACH:
                 message = f"{MAX_AT_WORK_OF_EACH} commands of this caller are running, which is the limit; wait for replies"
-                raise CallRefused(error_answer("too_many_requests", message))
+                refuse_call("too_many_requests", message)
             known = self._named[key] = _Named(digest=digest)
             self._of_each.setdefault(owner, OrderedDict())[key] = None
             self._at_work[owner] = self._at_work.get(owner, 0) + 1
             nursery.start_soon(self._do, key, known, work, name=f"command {command.name}")
         elif known.digest != digest:
             message = "this client_id was already used for another command: give each command its own"
-            raise CallRefused(error_answer("client_id_reused", message))
+            refuse_call("client_id_reused", message)
         await known.done.wait()
         if known.outcome is None:
             return error_answer("draining", "the server is shutting down")

@@ -222,7 +222,7 @@ class Gateway:
             message = (
                 f"{self.limits.max_streams_per_principal} streams are open, which is the limit: close one"
             )
-            raise CallRefused(error_answer("too_many_streams", message, headers={"retry-after": "5"}))
+            refuse_call("too_many_streams", message, headers={"retry-after": "5"})
         if place == "process":
             refuse_call("server_full", " the limit of open streams of this server is reached")
         assert isinstance(place, OpenPlace)  # noqa: S101 - the other two outcomes were refused
@@ -540,12 +540,8 @@ class PathEndpoint:
     async def _answer(self, call: RouteCall) -> None:
         route = self._routes.get("GET" if call.head.method == "HEAD" else call.head.method)
         if route is None or call.head.method not in self.methods:
-            answer = error_answer(
-                "method_not_allowed",
-                f"{call.head.method} is not known here",
-                headers={"allow": ", ".join(self.methods)},
-            )
-            raise CallRefused(answer)
+            allowed = {"allow": ", ".join(self.methods)}
+            refuse_call("method_not_allowed", f"{call.head.method} is not known here", headers=allowed)
         if route.scope is None:
             await self._run(call, route)
             return
@@ -682,7 +678,7 @@ def check_draw(charge: str, draw: Draw | None) -> None:
     if draw is not None and not draw.is_allowed:
         wait = {"retry-after": f"{draw.retry_after_seconds}"}
         message = f"too many {charge} came from this caller"
-        raise CallRefused(error_answer("too_many_requests", message, headers=wait))
+        refuse_call("too_many_requests", message, headers=wait)
 
 
 def has_encoded_slash(scope: Mapping[str, Any]) -> bool:

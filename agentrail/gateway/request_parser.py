@@ -604,7 +604,7 @@ class BodyReader:
             refuse_call("server_full", "the limit of bodies that this server reads at once is reached")
         if caller is not None and 2 * (self._held_of.get(caller, 0) + size) > self._max_bytes_at_once:
             message = "the limit of bodies that are being read for this caller is reached"
-            raise CallRefused(error_answer("too_many_requests", message, headers={"retry-after": "5"}))
+            refuse_call("too_many_requests", message, headers={"retry-after": "5"})
 
     def _hold(self, size: int, caller: Hashable) -> None:
         self.held_bytes += size

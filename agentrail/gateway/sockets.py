@@ -20,7 +20,7 @@ from agentrail.gateway.authorization import (
     send_refusal,
     target_of,
 )
-from agentrail.gateway.error_responses import CallRefused, error_answer, refuse_call
+from agentrail.gateway.error_responses import CallRefused, refuse_call
 from agentrail.gateway.event_hub import SLICE, TICK_SECONDS, WRITE_GRACE_SECONDS
 from agentrail.gateway.forwarder import log_node_call
 from agentrail.gateway.frame_ring import FrameMemory
@@ -211,7 +211,7 @@ class Sockets:
         place = self._unknown.take(network_of(head.peer))
         if not isinstance(place, OpenPlace):
             message = "too many sockets are open without authentication"
-            raise CallRefused(error_answer("too_many_streams", message, headers={"retry-after": "5"}))
+            refuse_call("too_many_streams", message, headers={"retry-after": "5"})
         return place
 
     async def _refuse(self, raised: BaseException, scope: Any, send: AsgiSend) -> None:
