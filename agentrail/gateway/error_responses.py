@@ -31,6 +31,7 @@ from agentrail.errors import (
 )
 from agentrail.frozen import EMPTY, frozen_json
 from agentrail.messages import JsonObject, JsonValue
+from agentrail.protocols.decisions import WireRefused
 from agentrail.wire.plain import encode_plain
 
 MAX_MESSAGE_CHARACTERS: Final = 2_000
@@ -341,6 +342,8 @@ def answer_to(error: BaseException, *, request_id: _Words = None) -> ErrorAnswer
             made = ErrorAnswer(
                 status=error.status, code=error.code, message=str(error), headers=error.headers
             )
+        case WireRefused():
+            made = error_answer(error.code, f"{error}"[:300], hint=error.hint, more={"field": error.place})
         case CycleFailed():
             made = answer_to_failure(error.error, error.text)
         case AgentrailError():

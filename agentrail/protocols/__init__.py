@@ -8,7 +8,7 @@ To add a wire, write two modules:
 
 - Here, one with its frames and its client's messages. A `Bridge` of `response_state` needs a single function, which
   returns the frames of a change from `response_changes`. A decision on a client's message returns arguments of
-  operations, or a `WireRefusal` of `decisions`. `ai_ui` and `ai_ui_messages` are the example.
+  operations, or raises the `WireRefused` of `decisions`. `ai_ui` and `ai_ui_messages` are the example.
 - In `gateway/protocols`, one with its routes. An `SseWire` of `response_stream` names the bridge and whether a
   disconnect aborts the cycle, `wire_calls` finds sessions, applies decisions and returns responses to stream, and
   `PROTOCOLS` of `gateway.app` lists the routes. `CallRoute.encode_error` gives errors the shape of the protocol,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from agentrail import events
 from agentrail.core.session.views import Status
 from agentrail.messages import JsonObject, Text
 from agentrail.protocols import response_changes as changes
-from agentrail.protocols.decisions import ClientDecision, WireRefusal, order_decisions
+from agentrail.protocols.decisions import ClientDecision, order_decisions, refuse_request
 from agentrail.protocols.response_changes import Frame
 from agentrail.protocols.response_state import Bridge, Bridged, PendingAnswer, Response, closing
 from agentrail.structs import converter_of
@@ -196,24 +196,26 @@ def _asks(name: str, asked: PendingAnswer) -> A2aFrames:
 
 # --- in
 
-NO_PUSH: Final = WireRefusal(
-    code="push_unsupported", message="push notifications are not sent: subscribe to the task, or poll it"
-)
+
+def refuse_push() -> NoReturn:
+    """Refuse a call that asks for push notifications."""
+    message = "push notifications are not sent: subscribe to the task, or poll it"
+    refuse_request("", message, "push_unsupported")
 
 
-def read_parts(params: Mapping[str, Any]) -> tuple[str, tuple[JsonObject, ...]] | WireRefusal:
+def read_parts(params: Mapping[str, Any]) -> tuple[str, tuple[JsonObject, ...]]:
     """Return the text and the data of a message, which answers what its task waits for."""
     message, data = params["message"], list[JsonObject]()
     if "taskPushNotificationConfig" in params.get("configuration", {}):
-        return NO_PUSH
+        refuse_push()
     if message["role"] != "ROLE_USER":
-        return WireRefusal(code="field_invalid", message="is not ROLE_USER", place="message.role")
+        refuse_request("message.role", "is not ROLE_USER")
     for number, part in enumerate(message["parts"]):
         if isinstance(part.get("data"), dict) and "taskId" in message:
             data.append(_whole_numbers(part["data"]))
         elif "text" not in part:
             said = "is not taken: send text, or an object as data that answers what a task waits for"
-            return WireRefusal(code="part_unsupported", message=said, place=f"message.parts[{number}]")
+            refuse_request(f"message.parts[{number}]", said, "part_unsupported")
     return "\n".join([part["text"] for part in message["parts"] if "text" in part]), tuple(data)
 
 
@@ -230,9 +232,7 @@ def _whole_numbers(value: Any) -> Any:
             return value
 
 
-def decide_answers(
-    text: str, data: Sequence[JsonObject], status: Status
-) -> tuple[ClientDecision, ...] | WireRefusal:
+def decide_answers(text: str, data: Sequence[JsonObject], status: Status) -> tuple[ClientDecision, ...]:
     """Return the decisions of a message to a waiting task. Text answers the only question, and never approves."""
     questions = status.all_questions
     only = questions[0].ref if len(questions) == 1 else None
@@ -246,7 +246,7 @@ def decide_answers(
     needed += [f'{{"ref": "{one.ref}", "response": …}}' for one in questions]
     needed += [f'{{"ref": "{one.ref}", "text": …}}' for one in status.all_client_calls]
     said = f"do not answer what the task waits for: send data parts such as {' and '.join(needed)}"
-    return WireRefusal(code="field_invalid", message=said, place="message.parts")
+    return refuse_request("message.parts", said)
 
 
 def _decision(data: JsonObject, only_question: str | None) -> ClientDecision | None:
@@ -265,15 +265,13 @@ def _decision(data: JsonObject, only_question: str | None) -> ClientDecision | N
 # --- lists
 
 
-def page_of_tasks(
-    tasks: Iterable[A2aTask], asked: Mapping[str, Any]
-) -> tuple[tuple[A2aTask, ...], Frame] | WireRefusal:
+def page_of_tasks(tasks: Iterable[A2aTask], asked: Mapping[str, Any]) -> tuple[tuple[A2aTask, ...], Frame]:
     """Return a page of tasks, the last changed first, and the other fields of its response."""
     size, (at, _, name) = asked.get("pageSize", 50), asked.get("pageToken", "").partition(".")
     if not 1 <= size <= MAX_TASKS_OF_A_PAGE:
-        return WireRefusal(code="field_invalid", message="is not between 1 and 100", place="pageSize")
+        refuse_request("pageSize", "is not between 1 and 100")
     if "pageToken" in asked and not (name and at.isascii() and at.isdigit() and len(at) < 17):  # noqa: PLR2004 - milliseconds
-        return WireRefusal(code="field_invalid", message="is not the token of a page", place="pageToken")
+        refuse_request("pageToken", "is not the token of a page")
     named = f"{asked.get('status', '')}"  # the library has an unknown one as a number
     state = named.removeprefix("TASK_STATE_")
     since = datetime.fromisoformat(asked.get("statusTimestampAfter", "1970-01-01T00:00Z")).timestamp() * 1_000

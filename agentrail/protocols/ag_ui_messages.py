@@ -17,7 +17,7 @@ from agentrail.core.values.toolbox import read_call
 from agentrail.events import Approval, Question
 from agentrail.messages import AssistantMessage, CallId, Message, Text, ToolMessage, ToolResult, UserMessage
 from agentrail.protocols.ag_ui import AgUiRun, messages_snapshot, result_message_id, with_first_frame
-from agentrail.protocols.decisions import ClientDecision, WireRefusal, is_ours, misfit, order_decisions
+from agentrail.protocols.decisions import ClientDecision, is_ours, order_decisions, refuse_request
 from agentrail.structs import Value, always_encoded
 from agentrail.wire.operations import AnswerBody, DeclineBody, RespondBody, decide_approval
 
@@ -184,20 +184,21 @@ class AgUiPlan:
     repeats: int | None = None
 
 
-def fault_of_ag_ui_messages(messages: Sequence[AgUiMessage]) -> WireRefusal | None:
-    """Return the first fault that the types of messages do not exclude."""
+def check_ag_ui_messages(messages: Sequence[AgUiMessage]) -> None:
+    """Refuse messages with faults that their types do not exclude."""
     if len(messages) > MAX_AG_UI_MESSAGES:
         message = f"are {len(messages):,}: send the last {MAX_AG_UI_MESSAGES:,} at most"
-        return WireRefusal(code="too_large", message=message, place="messages")
+        refuse_request("messages", message, "too_large")
     for place, one in enumerate(messages):
         parts = one.content if isinstance(one.content, tuple) else ()
         is_whole = all((one.text if one.type == "text" else one.source) is not None for one in parts)
         if not is_whole or not isinstance(one.content, _CONTENT.get(one.role, (str,))):
-            return misfit(f"messages[{place}].content", f"is not the content of a message of role {one.role}")
+            refuse_request(
+                f"messages[{place}].content", f"is not the content of a message of role {one.role}"
+            )
         named = {"tool": one.tool_call_id, "activity": one.activity_type}.get(one.role, "")
         if named is None:
-            return misfit(f"messages[{place}]", "lacks its toolCallId or activityType")
-    return None
+            refuse_request(f"messages[{place}]", "lacks its toolCallId or activityType")
 
 
 def last_known(messages: Sequence[AgUiMessage], status: Status) -> tuple[int, int]:
@@ -243,8 +244,8 @@ def open_ag_ui_run(body: AgUiBody, plan: AgUiPlan) -> AgUiRun:
 
 def decide_ag_ui_request(
     body: AgUiBody, status: Status | None, said: Sequence[str] = (), sent: tuple[int, str] | None = None
-) -> AgUiPlan | WireRefusal:
-    """Return the plan for a request, or a refusal.
+) -> AgUiPlan:
+    """Return the plan for a request.
 
     Args:
         body: The request.
@@ -260,39 +261,32 @@ def decide_ag_ui_request(
     sizes = range(min(len(said), len(texts)) + 1)
     known = max(size for size in sizes if list(said[len(said) - size :]) == texts[:size])
     words = "\n\n".join(text for text in texts[known:] if text.strip())
-    fault = _fault_of_media(new[known:])
-    if fault is not None:
-        return fault
+    _refuse_media(new[known:])
     answers = _answers_of(body, status)
-    if isinstance(answers, WireRefusal):
-        return answers
     if sent is not None and not words and not answers:
         return AgUiPlan(repeats=sent[0], words=sent[1])
     if sent is not None:
-        return WireRefusal(code="client_id_reused", place="runId", message="names a run of another request")
+        refuse_request("runId", "names a run of another request", "client_id_reused")
     if not words and not answers:
-        return misfit("messages", "say nothing new, and nothing is resumed")
+        refuse_request("messages", "say nothing new, and nothing is resumed")
     return AgUiPlan(answers=order_decisions(answers, status, stand_alone=not words), words=words)
 
 
-def _decide_new(body: AgUiBody) -> AgUiPlan | WireRefusal:
+def _decide_new(body: AgUiBody) -> AgUiPlan:
     if body.resume:
-        return WireRefusal(code="session_unknown", message="there is no session of this id")
+        refuse_request("", "there is no session of this id", "session_unknown")
+    _refuse_media(body.messages[-1:])
     last = body.messages[-1] if body.messages else None
-    fault = None if last is None else _fault_of_media([last])
-    if fault is not None:
-        return fault
     if last is None or last.role != "user" or not last.text.strip():
-        return misfit("messages", "does not end with a new message of the user that has text")
+        refuse_request("messages", "does not end with a new message of the user that has text")
     return AgUiPlan(words=last.text, history=tuple(_imported(body.messages[:-1])))
 
 
-def _fault_of_media(messages: Iterable[AgUiMessage]) -> WireRefusal | None:
+def _refuse_media(messages: Iterable[AgUiMessage]) -> None:
     parts = [part for one in messages if isinstance(one.content, tuple) for part in one.content]
-    if all(part.source is None for part in parts):
-        return None
-    hint = "send it with POST /sessions/{id}/prompt, as an attachment"
-    return WireRefusal(code="attachments_unsupported", message="has media", place="messages", hint=hint)
+    if any(part.source is not None for part in parts):
+        hint = "send it with POST /sessions/{id}/prompt, as an attachment"
+        refuse_request("messages", "has media", "attachments_unsupported", hint=hint)
 
 
 def _imported(messages: Iterable[AgUiMessage]) -> Iterable[Message]:
@@ -318,10 +312,10 @@ def _imported(messages: Iterable[AgUiMessage]) -> Iterable[Message]:
             yield ToolMessage(results=(result,))
 
 
-def _answers_of(body: AgUiBody, status: Status) -> list[ClientDecision] | WireRefusal:
+def _answers_of(body: AgUiBody, status: Status) -> list[ClientDecision]:
     entries = body.resume or ()
     if len({entry.interrupt_id for entry in entries}) < len(entries):
-        return misfit("resume", "answers an interrupt twice")
+        refuse_request("resume", "answers an interrupt twice")
     waiting: dict[str, Approval | Question] = {one.id: one for one in status.all_approvals}
     waiting |= {one.ref: one for one in status.all_questions}
     answers: list[ClientDecision] = []
@@ -331,7 +325,7 @@ def _answers_of(body: AgUiBody, status: Status) -> list[ClientDecision] | WireRe
         late = DeclineBody(ref=entry.interrupt_id)
         answer = late if asked is None else _answer_of(entry, asked)
         if isinstance(answer, str):
-            return misfit(f"resume[{place}].payload", answer)
+            refuse_request(f"resume[{place}].payload", answer)
         answers.append(answer)
     results = {one.tool_call_id: one for one in body.messages if one.role == "tool"}
     for call in status.all_client_calls:

@@ -1,6 +1,6 @@
 """Messages of a client of the UI message stream: the new ones among them, and the client's answers.
 
-Pure: the client's call and the session's status give a plan, or a refusal. The session owns the history. A
+Pure: the client's call and the session's status give a plan, or refuse the call. The session owns the history. A
     client sends all its messages, and only those unknown to the session count. Only an answer to an approval
     can approve anything.
 """
@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from attrs import evolve, field, frozen
 
 from agentrail.core.session.views import Status
-from agentrail.protocols.decisions import ClientDecision, WireRefusal, is_ours, misfit, order_decisions
+from agentrail.protocols.decisions import ClientDecision, is_ours, order_decisions, refuse_request
 from agentrail.wire.operations import AnswerBody, RespondBody, decide_approval
 
 MAX_UI_ID_CHARACTERS: Final = 128
@@ -97,47 +97,41 @@ class UiCallBody:
         return self.messages[behind[-1] if behind else 0 :]
 
 
-def read_ui_call(messages: Sequence[Any], trigger: str | None) -> UiCallBody | WireRefusal:
+def read_ui_call(messages: Sequence[Any], trigger: str | None) -> UiCallBody:
     """Parse the client's messages. Older messages are read only for their ids, newer ones strictly."""
     if trigger == "regenerate-message":
-        return WireRefusal(
-            code="field_invalid",
-            place="trigger",
-            message="is regenerate-message, but answers of a session are permanent",
-            hint="send it again as a new message, or go back with POST /sessions/{id}/rewind",
-        )
+        hint = "send it again as a new message, or go back with POST /sessions/{id}/rewind"
+        refuse_request("trigger", "is regenerate-message, but answers of a session are permanent", hint=hint)
     if trigger not in (None, "submit-message"):
-        return WireRefusal(code="field_invalid", place="trigger", message="is not submit-message")
+        refuse_request("trigger", "is not submit-message")
     if not messages:
-        return misfit("messages", "is empty: expected all messages of the client, or the last one")
+        refuse_request("messages", "is empty: expected all messages of the client, or the last one")
     roles = [one.get("role") if isinstance(one, Mapping) else None for one in messages]
     counts_from = max((place for place, role in enumerate(roles) if role == "assistant"), default=0)
     if len(messages) - counts_from > MAX_PAST:
-        return misfit("messages", f"has more than {MAX_PAST} messages after the last one of the assistant")
+        refuse_request("messages", f"has more than {MAX_PAST} messages after the last one of the assistant")
     read: list[UiMessage] = []
     for place, one in enumerate(messages):
         message = _read_message(one, f"messages[{place}]", is_past=place < counts_from)
-        if isinstance(message, WireRefusal):
-            return message
         if message is not None:
             read.append(message)
     if not read:
-        return misfit("messages", "has no message of a user or an assistant")
+        refuse_request("messages", "has no message of a user or an assistant")
     return UiCallBody(messages=tuple(read))
 
 
-def _read_message(one: Any, place: str, *, is_past: bool) -> UiMessage | WireRefusal | None:
+def _read_message(one: Any, place: str, *, is_past: bool) -> UiMessage | None:
     if not isinstance(one, Mapping):
-        return misfit(place, "is not an object")
+        refuse_request(place, "is not an object")
     name, role, parts = one.get("id"), one.get("role"), one.get("parts")
     if not isinstance(name, str) or not 0 < len(name) <= MAX_UI_ID_CHARACTERS:
-        return misfit(f"{place}.id", f"is not text of 1 to {MAX_UI_ID_CHARACTERS} characters")
+        refuse_request(f"{place}.id", f"is not text of 1 to {MAX_UI_ID_CHARACTERS} characters")
     if role == "system":  # instructions for a session are part of its profile
         return None
     if role not in ("user", "assistant"):
-        return misfit(f"{place}.role", "is neither user nor assistant")
+        refuse_request(f"{place}.role", "is neither user nor assistant")
     if not isinstance(parts, Sequence) or isinstance(parts, str):
-        return misfit(f"{place}.parts", "is not an array")
+        refuse_request(f"{place}.parts", "is not an array")
     if is_past:
         return UiMessage(id=name, role=role)
     if role == "user":
@@ -145,14 +139,12 @@ def _read_message(one: Any, place: str, *, is_past: bool) -> UiMessage | WireRef
     tools: list[UiToolPart] = []
     for number, part in enumerate(parts):
         tool = _read_tool(part, f"{place}.parts[{number}]")
-        if isinstance(tool, WireRefusal):
-            return tool
         if tool is not None:
             tools.append(tool)
     return UiMessage(id=name, role="assistant", tools=tuple(tools))
 
 
-def _read_words(name: str, parts: Sequence[Any], place: str) -> UiMessage | WireRefusal:
+def _read_words(name: str, parts: Sequence[Any], place: str) -> UiMessage:
     texts: list[str] = []
     for number, part in enumerate(parts):
         where = f"{place}.parts[{number}]"
@@ -161,34 +153,31 @@ def _read_words(name: str, parts: Sequence[Any], place: str) -> UiMessage | Wire
             case "text" if isinstance(part.get("text"), str):
                 texts.append(part["text"])
             case "text":
-                return misfit(f"{where}.text", "is not text")
+                refuse_request(f"{where}.text", "is not text")
             case "file":
-                return WireRefusal(
-                    code="attachments_unsupported",
-                    place=where,
-                    message="is a file, which is not accepted here",
-                    hint="send it with POST /sessions/{id}/prompt, or POST /chat, as attachments",
-                )
+                hint = "send it with POST /sessions/{id}/prompt, or POST /chat, as attachments"
+                what = "is a file, which is not accepted here"
+                refuse_request(where, what, "attachments_unsupported", hint=hint)
             case str() if kind.startswith("data-"):
                 pass
             case _:
-                return misfit(f"{where}.type", "is not one of text, file and data-…")
+                refuse_request(f"{where}.type", "is not one of text, file and data-…")
     return UiMessage(id=name, role="user", text="\n".join(texts))
 
 
-def _read_tool(part: Any, place: str) -> UiToolPart | WireRefusal | None:
+def _read_tool(part: Any, place: str) -> UiToolPart | None:
     """Parse a part of an assistant message. Return None for a part without an answer."""
     if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
-        return misfit(place, "is not an object with a type")
+        refuse_request(place, "is not an object with a type")
     kind = part["type"]
     if kind != "dynamic-tool" and not kind.startswith("tool-"):
         return None
     call_id, state = part.get("toolCallId"), part.get("state")
     if not isinstance(call_id, str) or not isinstance(state, str):
-        return misfit(place, "is a tool call without the texts toolCallId and state")
+        refuse_request(place, "is a tool call without the texts toolCallId and state")
     error = part.get("errorText")
     if state == "output-error" and not isinstance(error, str):
-        return misfit(f"{place}.errorText", "is not text")
+        refuse_request(f"{place}.errorText", "is not text")
     read = UiToolPart(
         call_id=call_id,
         state=state,
@@ -199,20 +188,20 @@ def _read_tool(part: Any, place: str) -> UiToolPart | WireRefusal | None:
         return read
     approval = part.get("approval")
     if not isinstance(approval, Mapping) or not isinstance(approval.get("id"), str):
-        return misfit(f"{place}.approval", "is not an object with the text id")
+        refuse_request(f"{place}.approval", "is not an object with the text id")
     is_approved, reason = approval.get("approved"), approval.get("reason")
     if not isinstance(is_approved, bool):
-        return misfit(f"{place}.approval.approved", "must be true or false")
+        refuse_request(f"{place}.approval.approved", "must be true or false")
     if reason is not None and not isinstance(reason, str):
-        return misfit(f"{place}.approval.reason", "is not text")
+        refuse_request(f"{place}.approval.reason", "is not text")
     return evolve(read, approval_id=approval["id"], is_approved=is_approved, reason=reason or None)
 
 
 # --- the decision
 
 
-def decide_ui_call(body: UiCallBody, status: Status | None, known: frozenset[str]) -> UiPlan | WireRefusal:
-    """Return the plan for a call, or a refusal."""
+def decide_ui_call(body: UiCallBody, status: Status | None, known: frozenset[str]) -> UiPlan:
+    """Return the plan for a call."""
     assistants = [one for one in body.messages if one.role == "assistant"]
     last = body.messages[-1]
     differs = any(not is_ours(one.id, status) for one in assistants)
@@ -223,11 +212,11 @@ def decide_ui_call(body: UiCallBody, status: Status | None, known: frozenset[str
         if answers:
             return UiPlan(answers=answers, message_id=last.id, differs=differs)
         what = "contains nothing new: it ends with an assistant message without answers to its questions"
-        return misfit("messages", what)
+        refuse_request("messages", what)
     new = [one for one in body.past[:-1] if one.id not in known]
     text = "\n\n".join(one.text for one in (*new, last) if one.text)
     if not text.strip():
-        return misfit("messages", "ends with an empty message of the user")
+        refuse_request("messages", "ends with an empty message of the user")
     return UiPlan(answers=answers, text=text, message_id=last.id, differs=differs)
 
 

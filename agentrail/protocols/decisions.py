@@ -1,13 +1,11 @@
-"""Decisions of clients on third-party wires: arguments of the session's operations, or a refusal. Pure.
+"""Decisions of clients on third-party wires: arguments of the session's operations. Pure.
 
 An operation checks every answer, and only an answer to an approval can approve anything.
 """
 
 import re
 from collections.abc import Iterable
-from typing import Any, Final, TypeAlias
-
-from attrs import frozen
+from typing import Any, Final, NoReturn, TypeAlias
 
 from agentrail.core.session.views import Status
 from agentrail.events import AskUser, Question
@@ -19,23 +17,26 @@ ClientDecision: TypeAlias = ApproveArguments | RejectBody | RespondBody | Declin
 _OURS: Final = re.compile(r"m([0-9]{1,16})(\.[0-9]+)?")
 
 
-@frozen(kw_only=True)
-class WireRefusal:
-    """WireRefusal of a whole request.
+class WireRefused(Exception):
+    """A request is refused as a whole, and nothing was done.
 
     Attributes:
         place: Place in the body. Empty for the whole body.
     """
 
-    code: str
-    message: str
-    place: str = ""
-    hint: str | None = None
+    def __init__(self, place: str, message: str, code: str, hint: str | None) -> None:
+        super().__init__(f"{place} {message}".strip())
+        self.place = place
+        self.message = message
+        self.code = code
+        self.hint = hint
 
 
-def misfit(place: str, what: str) -> WireRefusal:
-    """Return the refusal of a field that is not as it must be."""
-    return WireRefusal(code="field_invalid", place=place, message=what)
+def refuse_request(
+    place: str, message: str, code: str = "field_invalid", *, hint: str | None = None
+) -> NoReturn:
+    """Refuse a request because of a place in its body, or of the whole body if that is empty."""
+    raise WireRefused(place, message, code, hint)
 
 
 def question_words(asked: AskUser) -> str:

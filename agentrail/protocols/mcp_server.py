@@ -14,7 +14,7 @@ from agentrail.core.values.toolbox import ToolSpec
 from agentrail.events import Approval, AskUser, Question, ToolProgress
 from agentrail.frozen import canonical_json, thawed
 from agentrail.messages import JsonObject, ToolResult
-from agentrail.protocols.decisions import ClientDecision, WireRefusal, form_schema
+from agentrail.protocols.decisions import ClientDecision, form_schema, refuse_request
 from agentrail.protocols.response_changes import (
     CallEnded,
     CallShown,
@@ -339,7 +339,7 @@ def waiting_words(session_id: str, questions: Sequence[McpQuestion], *, is_tool:
 
 def decide_mcp_answers(
     asked: Mapping[str, str], pending: Sequence[McpQuestion], answers: Mapping[str, Mapping[str, Any]]
-) -> tuple[ClientDecision, ...] | WireRefusal:
+) -> tuple[ClientDecision, ...]:
     """Return the decisions in a client's answers, or refuse all of them.
 
     Args:
@@ -349,17 +349,14 @@ def decide_mcp_answers(
     """
     waiting = {one.id: one for one in pending}
     if any(name not in waiting or waiting[name].digest != digest for name, digest in asked.items()):
-        return WireRefusal(code="already_resolved", message="this was decided before, or has changed")
+        refuse_request("", "this was decided before, or has changed", "already_resolved")
     decisions: list[ClientDecision] = []
     for name in asked:
-        decided = _decide_one(waiting[name], answers.get(name, {"action": "cancel"}))
-        if isinstance(decided, WireRefusal):
-            return decided
-        decisions += decided
+        decisions += _decide_one(waiting[name], answers.get(name, {"action": "cancel"}))
     return tuple(decisions)
 
 
-def _decide_one(question: McpQuestion, answer: Mapping[str, Any]) -> tuple[ClientDecision, ...] | WireRefusal:
+def _decide_one(question: McpQuestion, answer: Mapping[str, Any]) -> tuple[ClientDecision, ...]:
     content = answer.get("content") or {}
     match answer.get("action"):
         case "cancel":
@@ -374,7 +371,7 @@ def _decide_one(question: McpQuestion, answer: Mapping[str, Any]) -> tuple[Clien
             faults = CompiledSchema(question.schema or {}).faults(content)
     if answer.get("action") != "accept" or faults:
         fault = "; ".join(faults) or "action is none of accept, decline and cancel"
-        return WireRefusal(code="invalid_response", message=fault, place=question.id)
+        refuse_request(question.id, fault, "invalid_response")
     if not question.is_approval:
         return (RespondBody(ref=question.id, response=content["answer"] if question.is_text else content),)
     return (

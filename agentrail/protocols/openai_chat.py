@@ -27,7 +27,7 @@ from agentrail.messages import (
     UserBlock,
     UserMessage,
 )
-from agentrail.protocols.decisions import ClientDecision, question_words
+from agentrail.protocols.decisions import ClientDecision, question_words, refuse_request
 from agentrail.protocols.openai_requests import (
     OpenAiAsked,
     OpenAiPlan,
@@ -37,7 +37,6 @@ from agentrail.protocols.openai_requests import (
     json_text,
     read_content,
     read_parameters,
-    refuse_request,
     result_in_past,
     text_of_content,
     usage_shape,

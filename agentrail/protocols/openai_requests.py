@@ -1,12 +1,12 @@
 """Requests of OpenAI clients: the parameters, tools and content that both interfaces share. Pure.
 
-A request is read completely before anything is done. An invalid one raises `OpenAiRefused`.
+A request is read completely before anything is done. An invalid one raises `WireRefused`.
 """
 
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, Literal, NoReturn, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from attrs import field, frozen
 
@@ -26,21 +26,8 @@ from agentrail.messages import (
     UserBlock,
     UserMessage,
 )
-from agentrail.protocols.decisions import ClientDecision, WireRefusal
+from agentrail.protocols.decisions import ClientDecision, refuse_request
 from agentrail.wire.operations import AnswerBody
-
-
-class OpenAiRefused(Exception):
-    """A request is refused, and nothing was done."""
-
-    def __init__(self, refusal: WireRefusal) -> None:
-        super().__init__(refusal.message)
-        self.refusal = refusal
-
-
-def refuse_request(place: str, message: str, code: str = "field_invalid") -> NoReturn:
-    """Refuse a request because of a place in its body."""
-    raise OpenAiRefused(WireRefusal(code=code, place=place, message=message))
 
 
 @frozen(kw_only=True)
@@ -220,7 +207,7 @@ def _schema_of(form: Any, place: str) -> Any:
         case {"type": "json_schema", "schema": schema}:
             return schema
         case _:
-            refuse_request(place, "is neither text, json_object nor a json_schema with its schema")
+            return refuse_request(place, "is neither text, json_object nor a json_schema with its schema")
 
 
 def _metadata_of(given: Mapping[str, Any]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from agentrail import events
 from agentrail.core.session.views import Status
 from agentrail.core.values.toolbox import read_call
 from agentrail.messages import AssistantMessage, Message, SessionId, Text, Thinking, TokenUsage, UserMessage
-from agentrail.protocols.decisions import ClientDecision, question_words
+from agentrail.protocols.decisions import ClientDecision, question_words, refuse_request
 from agentrail.protocols.openai_requests import (
     OpenAiAsked,
     OpenAiPlan,
@@ -27,7 +27,6 @@ from agentrail.protocols.openai_requests import (
     json_text,
     read_content,
     read_parameters,
-    refuse_request,
     result_in_past,
     text_in,
     text_of_content,

@@ -17,7 +17,7 @@ from agentrail.errors import SessionDown, SessionNotFound
 from agentrail.host.quotas import Limits
 from agentrail.plugins import HumanApproval
 from agentrail.protocols.a2a import A2A, A2aTask, decide_answers, read_parts, settled_task, show_task
-from agentrail.protocols.decisions import WireRefusal
+from agentrail.protocols.decisions import WireRefused
 from agentrail.protocols.response_state import Bridged, Response, resume_response
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.tools import RecordingTool
@@ -96,18 +96,17 @@ messages = st.fixed_dictionaries(
     st.fixed_dictionaries({"message": messages}, optional={"configuration": json_values, "x": json_values})
 )
 def test_whatever_the_official_type_takes_is_decided_or_refused(sent):
-    """Nothing raises; a decision is for something that waits, and only a data part approves."""
+    """Nothing raises but a refusal; a decision is for something that waits, and only a data part approves."""
     try:
         params = MessageToDict(ParseDict(sent, PB2.SendMessageRequest(), ignore_unknown_fields=True))
     except (BadJson, TypeError, ArithmeticError):
         return
     if not {"messageId", "role", "parts"} <= params.get("message", {}).keys():
         return
-    read = read_parts(params)
-    if isinstance(read, WireRefusal):
-        return
-    decisions = decide_answers(*read, STATUS)
-    if isinstance(decisions, WireRefusal):
+    try:
+        read = read_parts(params)
+        decisions = decide_answers(*read, STATUS)
+    except WireRefused:
         return
     assert decisions
     approving = [one for one in decisions if hasattr(one, "approval_id")]

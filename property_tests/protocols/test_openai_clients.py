@@ -18,8 +18,8 @@ from agentrail.core.protocol.effects import Publish
 from agentrail.errors import Authentication, Overloaded, SessionDown, SessionNotFound
 from agentrail.host.quotas import Limits
 from agentrail.plugins import HumanApproval
+from agentrail.protocols.decisions import WireRefused
 from agentrail.protocols.openai_chat import CHAT, Completion, decide_chat, read_chat
-from agentrail.protocols.openai_requests import OpenAiRefused
 from agentrail.protocols.openai_responses import RESPONSES, Responding, decide_response, read_response_request
 from agentrail.protocols.response_state import Bridged, Response, resume_response
 from agentrail.stores.memory import MemoryStore
@@ -127,7 +127,7 @@ def test_whatever_a_client_sends_is_planned_or_refused(sent, has_session):
     try:
         asked = read_chat(sent)
         plan = decide_chat(asked, STATUS if has_session else None, asked.messages[:1])
-    except OpenAiRefused:
+    except WireRefused:
         return
     assert not plan.decisions or has_session
     assert plan.decisions or plan.words or plan.goes_on or asked.messages[-1].content == ()
@@ -168,7 +168,7 @@ def test_whatever_is_an_input_is_planned_or_refused(sent, has_session):
     try:
         asked = read_response_request(sent)
         plan = decide_response(asked, STATUS if has_session else None, asked.messages[:1])
-    except OpenAiRefused:
+    except WireRefused:
         return
     assert not plan.decisions or has_session
     assert {one.ref for one in plan.decisions if isinstance(one, AnswerBody)} <= {"k1"}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.protocols.ai_ui_messages import decide_ui_call, read_ui_call
-from agentrail.protocols.decisions import WireRefusal
+from agentrail.protocols.decisions import WireRefused
 from agentrail.wire.operations import AnswerBody, ApproveArguments, RejectBody, RespondBody
 from tests.protocols.test_ai_ui_messages import STATUS
 
@@ -40,6 +40,14 @@ messages = st.fixed_dictionaries(
 )
 
 
+def planned(sent, trigger, status):
+    """The plan for a call, or its refusal."""
+    try:
+        return decide_ui_call(read_ui_call(sent, trigger), status, frozenset(["u1"]))
+    except WireRefused as refused:
+        return refused
+
+
 @pytest.mark.protocol(66)
 @given(
     st.lists(messages | json_values, max_size=4),
@@ -47,11 +55,10 @@ messages = st.fixed_dictionaries(
     st.booleans(),
 )
 def test_whatever_a_client_sends_is_planned_or_refused(sent, trigger, has_session):
-    """Nothing raises; what is planned answers only what waits, or is refused by the session; a refusal says where."""
-    read = read_ui_call(sent, trigger)
+    """Nothing raises but a refusal; what is planned answers only what waits, or is refused by the session; a refusal says where."""
     status = STATUS if has_session else None
-    plan = read if isinstance(read, WireRefusal) else decide_ui_call(read, status, frozenset(["u1"]))
-    if isinstance(plan, WireRefusal):
+    plan = planned(sent, trigger, status)
+    if isinstance(plan, WireRefused):
         assert plan.place
         return
     for answer in plan.answers:

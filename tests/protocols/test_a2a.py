@@ -17,9 +17,9 @@ from agentrail.protocols.a2a import (
     settled_task,
     show_task,
 )
-from agentrail.protocols.decisions import WireRefusal
 from agentrail.protocols.response_state import Bridged, Response, catch_up, fail_response
 from agentrail.wire.operations import AnswerBody, ApproveArguments, DeclineBody, RejectBody, RespondBody
+from tests.protocols.refusals import refusal_of
 from tests.protocols.test_ai_ui import ASK, BEGIN, BROKE, CALL, MINE, START, USAGE, delta, numbered, thinks
 from tests.protocols.test_ai_ui_messages import STATUS
 from tests.protocols.test_openai_chat import APPROVAL, CALL_WAITS, CALLED, END, HELLO, SHOWN, calls_in
@@ -191,18 +191,16 @@ def params(*parts, **more):
 )  # fmt: skip
 def test_parts_are_decisions_or_refused_together(text, data, wanted):
     """Words answer a question; what is refused names what is needed."""
-    found = decide_answers(text, data, STATUS)
     if wanted is None:
-        assert isinstance(found, WireRefusal)
-        assert '"approval_id": "a1"' in found.message
+        assert '"approval_id": "a1"' in refusal_of(decide_answers, text, data, STATUS).message
     else:
-        assert found == wanted
+        assert decide_answers(text, data, STATUS) == wanted
 
 
 def test_words_approve_nothing():
     """Without a question they answer nothing, and a form has nobody who asked."""
     for text, data in (("yes", []), ("", [{"a": 1}])):
-        assert isinstance(decide_answers(text, data, BARE), WireRefusal)
+        assert refusal_of(decide_answers, text, data, BARE).place == "message.parts"
 
 
 @pytest.mark.parametrize(
@@ -219,8 +217,10 @@ def test_words_approve_nothing():
 )
 def test_the_parts_of_a_message(given, wanted):
     """Text and answers; others are named."""
-    found = read_parts(given)
-    assert (found.code if isinstance(found, WireRefusal) else found) == wanted
+    if isinstance(wanted, str):
+        assert refusal_of(read_parts, given).code == wanted
+    else:
+        assert read_parts(given) == wanted
 
 
 @pytest.mark.parametrize(
@@ -236,9 +236,7 @@ def test_the_parts_of_a_message(given, wanted):
 )
 def test_a_page_that_cannot_be_is_refused(asked, place):
     """A size out of range, and a token that is none."""
-    found = page_of_tasks([TASK], asked)
-    assert isinstance(found, WireRefusal)
-    assert found.place == place
+    assert refusal_of(page_of_tasks, [TASK], asked).place == place
 
 
 def test_pages_of_tasks_have_each_task_once():

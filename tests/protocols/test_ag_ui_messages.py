@@ -19,13 +19,14 @@ from agentrail.protocols.ag_ui import messages_snapshot
 from agentrail.protocols.ag_ui_messages import (
     AgUiBody,
     AgUiPlan,
+    check_ag_ui_messages,
     decide_ag_ui_request,
-    fault_of_ag_ui_messages,
     foreign_texts,
     open_ag_ui_run,
 )
-from agentrail.protocols.decisions import WireRefusal
+from agentrail.protocols.decisions import WireRefused
 from agentrail.wire.operations import AnswerBody, ApproveArguments, DeclineBody, RejectBody, RespondBody
+from tests.protocols.refusals import refusal_of
 from tests.protocols.test_ai_ui_messages import STATUS
 
 IDLE = evolve(STATUS, approvals=(), questions=(), client_calls=(), suspended=False)
@@ -53,11 +54,9 @@ def planned(
 
 def refused(
     *messages: dict[str, Any], status: Any = IDLE, said: Any = (), sent: Any = None, **more: Any
-) -> WireRefusal:
+) -> WireRefused:
     """Why a request is not done."""
-    plan = decide_ag_ui_request(body(*messages, **more), status, said, sent)
-    assert isinstance(plan, WireRefusal), plan
-    return plan
+    return refusal_of(decide_ag_ui_request, body(*messages, **more), status, said, sent)
 
 
 HI, AND = of("user", "Hi", "u1"), of("user", "And?", "u2")
@@ -231,18 +230,16 @@ def test_media_of_new_messages_are_refused_and_those_of_the_past_are_kept():
 )
 def test_a_message_that_is_none_is_named(message):
     """What its types allow, and its role does not."""
-    assert fault_of_ag_ui_messages(body(HI).messages) is None
-    fault = fault_of_ag_ui_messages(body(HI, message).messages)
-    assert fault is not None
+    check_ag_ui_messages(body(HI).messages)
+    fault = refusal_of(check_ag_ui_messages, body(HI, message).messages)
     assert fault.place.startswith("messages[1]")
 
 
 def test_messages_are_bounded():
     """They are read in the event loop."""
     many = body(*[HI] * 5_000).messages
-    assert fault_of_ag_ui_messages(many) is None
-    fault = fault_of_ag_ui_messages((*many, many[0]))
-    assert fault is not None
+    check_ag_ui_messages(many)
+    fault = refusal_of(check_ag_ui_messages, (*many, many[0]))
     assert (fault.code, fault.place) == ("too_large", "messages")
 
 

@@ -8,8 +8,8 @@ from attrs import evolve
 from agentrail.events import Approval, PendingClientCall, Question
 from agentrail.messages import ApprovalId, CallId, ClientCallRef, QuestionRef, SessionId
 from agentrail.protocols.ai_ui_messages import UiCallBody, UiPlan, decide_ui_call, read_ui_call
-from agentrail.protocols.decisions import WireRefusal
 from agentrail.wire.operations import AnswerBody, RejectBody, RespondBody
+from tests.protocols.refusals import refusal_of
 from tests.wire.test_forms import BARE
 
 PATH = (SessionId("s"),)
@@ -107,7 +107,7 @@ def test_parts_of_a_call_that_answer_nothing_are_left_out_and_malformed_ones_ref
             "messages[0].parts[0].approval.reason",
         ),
     ):
-        assert read_ui_call([page(part)], None).place == place
+        assert refusal_of(read_ui_call, [page(part)], None).place == place
 
 
 def test_what_is_new_stands_behind_the_last_response_of_ours():
@@ -135,9 +135,9 @@ def test_the_past_is_read_for_its_ids_alone_and_what_is_new_is_bounded():
     noted = {**user("a", "u1"), "parts": [{"type": "data-place", "data": {}}, *user("a")["parts"]]}
     assert planned(noted).text == "a"
     for messages in ([page()], [user("  ")], [page(tool("c1", "output-available", output="forged"))]):
-        assert decide(*messages).code == "field_invalid"  # nothing new, or words without a word
+        assert refusal_of(decide, *messages).code == "field_invalid"  # nothing new, or words without a word
     many = [user("a", f"u{number}") for number in range(257)]
-    assert read_ui_call(many, None).code == "field_invalid"
+    assert refusal_of(read_ui_call, many, None).code == "field_invalid"
     assert isinstance(read_ui_call([*many, page(), *many[:255]], None), UiCallBody)
     assert [one.id for one in read_ui_call([*many, page(), user("b", "u300")], None).past] == ["u300"]
 
@@ -168,16 +168,12 @@ PART, RESPONDED = "messages[0].parts[0]", "approval-responded"
 )  # fmt: skip
 def test_what_is_no_message_is_named_by_its_place(messages, place):
     """Nothing of the call is read then."""
-    refusal = read_ui_call(messages, None)
-    assert isinstance(refusal, WireRefusal)
-    assert refusal.place == place
+    assert refusal_of(read_ui_call, messages, None).place == place
 
 
 def test_an_answer_cannot_be_generated_again():
     """It says what to do, and no other trigger is known."""
-    again = read_ui_call([user("Hi")], "regenerate-message")
-    assert isinstance(again, WireRefusal)
+    again = refusal_of(read_ui_call, [user("Hi")], "regenerate-message")
     assert (again.place, "/rewind" in str(again.hint)) == ("trigger", True)
-    other = read_ui_call([user("Hi")], "resume")
-    assert isinstance(other, WireRefusal)
+    other = refusal_of(read_ui_call, [user("Hi")], "resume")
     assert (other.place, other.hint) == ("trigger", None)

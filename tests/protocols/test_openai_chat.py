@@ -22,8 +22,9 @@ from agentrail.messages import (
     Text,
     UserMessage,
 )
+from agentrail.protocols.decisions import WireRefused
 from agentrail.protocols.openai_chat import CHAT, Completion, decide_chat, read_chat, tag_of, whole_completion
-from agentrail.protocols.openai_requests import OpenAiRefused, read_parameters
+from agentrail.protocols.openai_requests import read_parameters
 from agentrail.protocols.openai_responses import read_response_request
 from agentrail.protocols.response_state import Bridged, Response, fail_response
 from agentrail.wire.operations import AnswerBody, ApproveArguments, RejectBody, RespondBody
@@ -185,9 +186,9 @@ def asked(*messages, named=None, **more):
 
 def refused(*messages, status=None, past=(), named=None, **more):
     """The refusal of a request: its code and its place."""
-    with pytest.raises(OpenAiRefused) as caught:
+    with pytest.raises(WireRefused) as caught:
         decide_chat(read_chat({"model": "desk", "messages": [*messages], **more}, named), status, past)
-    return caught.value.refusal.code, caught.value.refusal.place
+    return caught.value.code, caught.value.place
 
 
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
@@ -400,7 +401,7 @@ def test_parameters_are_settings_of_the_cycle_and_what_has_no_effect_is_named():
         "instructions",
     }
     assert asked(HI, tools=[TOOL], tool_choice="none").parameters.settings.tools == ()
-    with pytest.raises(OpenAiRefused):
+    with pytest.raises(WireRefused):
         read_chat(body, None, partial(read_parameters, client_system="refuse"))
 
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from agentrail import events
 from agentrail.messages import AssistantMessage, QuestionRef, Text, Thinking, ToolResult
-from agentrail.protocols.openai_requests import OpenAiRefused
+from agentrail.protocols.decisions import WireRefused
 from agentrail.protocols.openai_responses import (
     RESPONSES,
     Responding,
@@ -258,15 +258,15 @@ def test_input_is_words_results_and_decisions():
 )  # fmt: skip
 def test_what_cannot_be_done_is_named(given, code, place):
     """Nothing is decided."""
-    with pytest.raises(OpenAiRefused) as caught:
+    with pytest.raises(WireRefused) as caught:
         decide_response(read_response_request({"model": "desk", "input": "Hi", **given}), None)
-    assert (caught.value.refusal.code, caught.value.refusal.place) == (code, place)
+    assert (caught.value.code, caught.value.place) == (code, place)
 
 
 def test_a_session_takes_something_new_or_nothing():
     """Input without words, results or decisions has none."""
     assert decide_response(asked("And?"), evolve(BARE)).words == (Text(text="And?"),)
-    with pytest.raises(OpenAiRefused):
+    with pytest.raises(WireRefused):
         decide_response(asked([{"role": "assistant", "content": "Hello."}]), BARE)
 
 

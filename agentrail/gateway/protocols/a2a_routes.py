@@ -33,7 +33,7 @@ from agentrail.host.hook_payloads import HandledResponse
 from agentrail.host.identity import profile_of_session
 from agentrail.host.listed_session import ListedSession
 from agentrail.protocols import a2a
-from agentrail.protocols.decisions import WireRefusal
+from agentrail.protocols.decisions import WireRefused
 from agentrail.protocols.response_changes import Frame
 from agentrail.protocols.response_state import Bridged, Response, resume_response
 from agentrail.runtime.event_history import PageAsked
@@ -152,8 +152,6 @@ async def _send(call: RouteCall, params: Mapping[str, Any]) -> Frame:
 async def _take(call: RouteCall, params: Mapping[str, Any]) -> _Kept | Frame:
     """Accept a message, and return its task, or the message of a host plugin in its place."""
     read, message = a2a.read_parts(params), params["message"]
-    if isinstance(read, WireRefusal):
-        wire_calls.refuse_wire_call(read)
     check_id("messageId", message["messageId"])
     if "contextId" in message:
         check_id("contextId", message["contextId"], of_session=True)
@@ -194,8 +192,6 @@ async def _take(call: RouteCall, params: Mapping[str, Any]) -> _Kept | Frame:
 async def _decide(call: RouteCall, kept: _Kept, text: str, data: Any) -> _Kept:
     session = await wire_calls.own_session(call, kept.session.session_id, call.params["agent_id"])
     decisions = a2a.decide_answers(text, data, await session.status())
-    if isinstance(decisions, WireRefusal):
-        wire_calls.refuse_wire_call(decisions)
     wire_calls.check_decisions(session, decisions)
     if await wire_calls.apply_decisions(call, session, decisions) is not None:
         refuse_call("request_refused", "a host plugin answered this itself")
@@ -222,10 +218,7 @@ async def _list(call: RouteCall, params: Mapping[str, Any]) -> Frame:
     for row in rows:
         if session_id in (None, row.session_id):
             tasks += await _tasks_of_row(call, row, quiet_since)
-    found = a2a.page_of_tasks(tasks, params)
-    if isinstance(found, WireRefusal):
-        wire_calls.refuse_wire_call(found)
-    shown, rest = found
+    shown, rest = a2a.page_of_tasks(tasks, params)
     history, artifacts = params.get("historyLength", 0), params.get("includeArtifacts", False)
     if history or artifacts:  # only the session knows what users see of its text, so it is woken
         kept = [await _look_up(call, one.id) for one in shown]
@@ -339,7 +332,7 @@ async def _run(call: RouteCall, name: str, params: Any, wrap: _Wrap) -> Result:
     if call.head.headers.get("a2a-version", "0.3").partition(".")[0] != "1":
         refuse_call("version_unsupported", "this server speaks A2A 1.0: send the header A2A-Version: 1.0")
     if name.endswith(("PushNotificationConfig", "PushNotificationConfigs")):
-        wire_calls.refuse_wire_call(a2a.NO_PUSH)
+        a2a.refuse_push()
     if name not in _METHODS:
         refuse_call("method_not_allowed", "this method does not exist")
     size = 0 if call.body is None else 16 * call.body.size  # its library is much slower than our parser
@@ -422,7 +415,7 @@ async def _answer_rpc(call: RouteCall) -> Result:
         if plain.get("jsonrpc") != "2.0" or type(request_id) not in (str, int, type(None)):
             refuse_call("field_unknown", "the body is not a request of JSON-RPC 2.0")
         return await _run(call, name if isinstance(name, str) else "", plain.get("params", {}), wrap)
-    except (AgentrailError, CallRefused) as error:
+    except (AgentrailError, CallRefused, WireRefused) as error:
         if isinstance(error, HeldBy) and call.gateway.forward is not None:  # passed on to that node
             raise
         answer = answer_to(error)

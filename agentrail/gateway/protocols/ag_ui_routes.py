@@ -26,7 +26,6 @@ from agentrail.gateway.protocols.wire_calls import (
     find_session,
     fork_once,
     nearest_event,
-    refuse_wire_call,
     say_handled,
     stream_request,
     unless_refused,
@@ -40,13 +39,13 @@ from agentrail.protocols.ag_ui import AG_UI, AgUiRun, custom_frame, with_first_f
 from agentrail.protocols.ag_ui_messages import (
     AgUiBody,
     AgUiPlan,
+    check_ag_ui_messages,
     decide_ag_ui_request,
-    fault_of_ag_ui_messages,
     foreign_texts,
     last_known,
     open_ag_ui_run,
 )
-from agentrail.protocols.decisions import WireRefusal
+from agentrail.protocols.decisions import refuse_request
 from agentrail.runtime.arguments import decide_settings
 from agentrail.runtime.event_history import PageAsked
 from agentrail.runtime.event_subscription import number_of
@@ -59,9 +58,7 @@ async def _answer_run(call: RouteCall) -> Result:
     body: AgUiBody = call.body
     check_id("threadId", body.threadId, of_session=True)
     check_id("runId", body.runId)
-    fault = fault_of_ag_ui_messages(body.messages)
-    if fault is not None:
-        refuse_wire_call(fault)
+    check_ag_ui_messages(body.messages)
     session = await _find(call, body.threadId)
     if session is None or not body.is_branch:
         return await _run(call, session)
@@ -81,8 +78,6 @@ async def _run(call: RouteCall, session: Session | None) -> Result:
             known = {one.text for one in await session.messages() if isinstance(one, AssistantMessage)}
             differs = not foreign <= known
     plan = decide_ag_ui_request(body, status, said, sent)
-    if isinstance(plan, WireRefusal):
-        refuse_wire_call(plan)
     wire, run = evolve(AG_UI_WIRE, on_disconnect=body.on_disconnect), open_ag_ui_run(body, plan)
     if differs:
         run = with_first_frame(run, custom_frame("history_differs", {}))
@@ -131,8 +126,7 @@ async def _settings_of(call: RouteCall, session: Session | None) -> dict[str, An
     agent_id = call.params.get("agent_id") or own or call.host.options.checked_profiles.default_id
     profile = await call.host.profile_for(call.principal, agent_id)
     if profile.client_system == "refuse":
-        message = "is refused: this profile has its own system prompt"
-        refuse_wire_call(WireRefusal(code="field_invalid", message=message, place="context"))
+        refuse_request("context", "is refused: this profile has its own system prompt")
     return body.settings if profile.client_system == "append" else replace(body, context=None).settings
 
 
@@ -156,7 +150,7 @@ async def _branch(call: RouteCall, session: Session) -> tuple[Session, bool]:
         end = await find(PageAsked(after=number, kinds=TERMINAL))
     if end is None:
         message = "asks for a branch, but has no finished message in common with the session"
-        refuse_wire_call(WireRefusal(code="field_invalid", message=message, place="forwardedProps"))
+        refuse_request("forwardedProps", message)
     fork, is_new = await fork_once(call, session, number_of(end), body.runId)
     call.body = replace(body, threadId=fork.session_id)
     return fork, is_new

@@ -13,7 +13,6 @@ from agentrail.gateway.protocols.wire_calls import (
     find_session,
     known_of,
     own_session,
-    refuse_wire_call,
     say_handled,
     stream_request,
     stream_running,
@@ -26,7 +25,6 @@ from agentrail.gateway.whole_answer import WholeAnswer, answer_json
 from agentrail.host.hook_payloads import HandledResponse
 from agentrail.protocols.ai_ui import AI_UI, NO_QUESTIONS, Questions
 from agentrail.protocols.ai_ui_messages import UiPlan, decide_ui_call, read_ui_call
-from agentrail.protocols.decisions import WireRefusal
 from agentrail.protocols.response_changes import Frame
 
 WIRE: Final[SseWire[Questions]] = SseWire(
@@ -44,8 +42,6 @@ async def _answer_message(call: RouteCall) -> Result:
     body: UiChatBody = call.body
     check_id("id", body.id, of_session=True)
     read = read_ui_call(body.messages, body.trigger)
-    if isinstance(read, WireRefusal):
-        refuse_wire_call(read)
     is_new = read.messages[-1].role == "user"
     look_up = find_session if is_new else own_session
     session = await look_up(call, body.id, call.params["agent_id"])
@@ -55,8 +51,6 @@ async def _answer_message(call: RouteCall) -> Result:
         status = await session.status()
         known = await known_of(session, [one.id for one in read.past[:-1]])
     plan = decide_ui_call(read, status, known)
-    if isinstance(plan, WireRefusal):
-        refuse_wire_call(plan)
     first = (_DIFFERS,) if plan.differs else ()
     if session is not None and status is not None and plan.answers:
         answer = partial(

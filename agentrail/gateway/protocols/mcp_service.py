@@ -67,7 +67,7 @@ from agentrail.host.agent_profiles import AgentProfile, ProfileContext, options_
 from agentrail.host.hook_payloads import HandledResponse
 from agentrail.host.identity import SessionOwner, is_derived, metadata_of_session, session_id_for
 from agentrail.protocols import mcp_server as shapes
-from agentrail.protocols.decisions import WireRefusal
+from agentrail.protocols.decisions import WireRefused
 from agentrail.protocols.error_shapes import INVALID_PARAMS, NOT_FOUND, json_rpc_error
 from agentrail.protocols.mcp_server import McpQuestion, McpState
 from agentrail.protocols.response_state import PendingAnswer, Response
@@ -266,7 +266,7 @@ class McpService:
     async def _handle(self, handler: Callable[..., Awaitable[_Answer]], ctx: _Context, params: Any) -> Any:
         try:
             answer = await handler(self._call_of(ctx), ctx, params)
-        except (AgentrailError, CallRefused) as raised:
+        except (AgentrailError, CallRefused, WireRefused) as raised:
             refused = answer_to(raised)
             is_current = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
             if ctx.method != "tools/call":
@@ -519,9 +519,10 @@ async def _decide(
     status = await session.status()
     waiting: tuple[Approval | Question, ...] = (*status.all_approvals, *status.all_questions)
     pending = tuple(map(shapes.mcp_question, waiting))
-    decided = shapes.decide_mcp_answers(asked, pending, answers)
-    if isinstance(decided, WireRefusal):
-        raise MCPError(INVALID_PARAMS, decided.message, {"code": decided.code})
+    try:
+        decided = shapes.decide_mcp_answers(asked, pending, answers)
+    except WireRefused as refused:
+        raise MCPError(INVALID_PARAMS, refused.message, {"code": refused.code}) from None
     if not decided and answers:
         _refuse_waiting(session.session_id, asked, pending)
     check_decisions(session, decided)

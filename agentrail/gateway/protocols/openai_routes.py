@@ -21,7 +21,6 @@ from agentrail.gateway.protocols.wire_calls import (
     find_session,
     known_answer,
     refuse_end,
-    refuse_wire_call,
     say_handled,
     stream_request,
 )
@@ -33,6 +32,7 @@ from agentrail.gateway.whole_answer import WholeAnswer, answer_json
 from agentrail.host.agent_profiles import AgentProfile, takes_images
 from agentrail.host.hook_payloads import HandledResponse
 from agentrail.messages import Image, Message
+from agentrail.protocols.decisions import refuse_request
 from agentrail.protocols.error_shapes import openai_error
 from agentrail.protocols.openai_chat import (
     CHAT,
@@ -47,10 +47,8 @@ from agentrail.protocols.openai_requests import (
     OpenAiAsked,
     OpenAiParameters,
     OpenAiPlan,
-    OpenAiRefused,
     ReadParameters,
     read_parameters,
-    refuse_request,
 )
 from agentrail.protocols.response_changes import Frame
 from agentrail.protocols.response_state import Own
@@ -90,15 +88,12 @@ async def answer_openai_call(
     carry_out: Callable[[RouteCall, AgentProfile, AskedT], Awaitable[Result]],
 ) -> Result:
     body: ChatCompletionBody | ResponseBody = call.body
-    try:
-        profile = await _profile_of(call, body.plain.get("model"))
-        parameters_of = partial(
-            read_parameters, client_system=profile.client_system, allows_settings=profile.client_settings
-        )
-        asked = await call.gateway.read_aside(partial(read, body.plain, parameters_of), body.size)
-        return await carry_out(call, profile, asked)
-    except OpenAiRefused as refused:
-        refuse_wire_call(refused.refusal)
+    profile = await _profile_of(call, body.plain.get("model"))
+    parameters_of = partial(
+        read_parameters, client_system=profile.client_system, allows_settings=profile.client_settings
+    )
+    asked = await call.gateway.read_aside(partial(read, body.plain, parameters_of), body.size)
+    return await carry_out(call, profile, asked)
 
 
 async def _profile_of(call: RouteCall, model: object) -> AgentProfile:

@@ -34,7 +34,7 @@ from agentrail.host.hook_payloads import HandledResponse
 from agentrail.host.identity import profile_of_session
 from agentrail.host.requests import HostRequest
 from agentrail.messages import AssistantMessage, PromptRef
-from agentrail.protocols.decisions import ClientDecision, WireRefusal, pending_names
+from agentrail.protocols.decisions import ClientDecision, pending_names, refuse_request
 from agentrail.protocols.response_changes import Frame, ResponseEnd
 from agentrail.protocols.response_state import Bridged, Own, ReadText, Response, text_of_handled
 from agentrail.runtime.arguments import fault_of_response
@@ -98,11 +98,6 @@ async def known_of(session: Session, client_ids: Iterable[str]) -> frozenset[str
     return frozenset([one for one in client_ids if await session.receipt_of(one) is not None])
 
 
-def refuse_wire_call(refusal: WireRefusal) -> NoReturn:
-    message = f"{refusal.place} {refusal.message}".strip()
-    refuse_call(refusal.code, message[:300], hint=refusal.hint, more={"field": refusal.place})
-
-
 def check_decisions(session: Session, decisions: Iterable[ClientDecision]) -> None:
     """Refuse all decisions if one of them cannot be applied, so that none is applied alone."""
     for one in decisions:
@@ -110,18 +105,15 @@ def check_decisions(session: Session, decisions: Iterable[ClientDecision]) -> No
             case ApproveArguments(approval_id=name, arguments=dict(arguments)):
                 faults = faults_of_edit(session, name, arguments)
                 if faults:
-                    message = f"do not fit: {'; '.join(faults)}"
-                    refuse_wire_call(
-                        WireRefusal(code="invalid_arguments", message=message, place="arguments")
-                    )
+                    refuse_request("arguments", f"do not fit: {'; '.join(faults)}", "invalid_arguments")
             case AnswerBody(ref=ref, text=text):
                 check_size(ref, text)
             case RespondBody(response=response) if (fault := fault_of_response(response)) is not None:
-                refuse_wire_call(WireRefusal(code="invalid_response", message=fault))
+                refuse_request("", fault, "invalid_response")
             case RejectBody() | DeclineBody() if (
                 fault := operations.fault_of_reason(one.reason)
             ) is not None:
-                refuse_wire_call(WireRefusal(code="field_invalid", message=fault))
+                refuse_request("", fault)
             case _:
                 pass
 
