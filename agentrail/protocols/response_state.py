@@ -36,8 +36,8 @@ from agentrail.protocols.response_changes import (
 
 Own = TypeVar("Own")
 
-ReadText: TypeAlias = Callable[[AssistantMessage], str]
-"""Returns the visible text of a message, without the tags that a session removes."""
+ReadText: TypeAlias = Callable[[tuple[AssistantMessage, ...]], str]
+"""Returns the visible text of messages, without the tags that a session removes. See `Session.reads_answers`."""
 
 PendingAnswer: TypeAlias = events.Approval | events.AskUser | events.ClientCall
 """An interaction that waits for the client."""
@@ -75,8 +75,8 @@ def text_of_handled(body: Mapping[str, Any]) -> str:
             return canonical_json(body).decode()
 
 
-def _whole_text(message: AssistantMessage) -> str:
-    return message.text
+def _whole_text(messages: tuple[AssistantMessage, ...]) -> str:
+    return messages[-1].text
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
@@ -322,7 +322,7 @@ def _complete(response: Response, event: events.ResponseComplete) -> FollowedRes
     If the shown text is not its beginning, the whole text is shown again.
     """
     number, message = _number(event), event.message
-    text = response.read_text(message)
+    text = response.read_text((message,))
     attempt = response.attempt
     changes: tuple[ResponseChange, ...] = ()
     begins = text[: attempt.said].encode("utf-8", "surrogatepass")

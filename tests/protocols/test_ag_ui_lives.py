@@ -99,8 +99,8 @@ def test_each_run_of_a_life_is_in_order_and_whole_for_who_comes_late(seed):
     for _, state, effects in steps(seed, SIGNALS, is_new=True):
         config = state.data.config
 
-        def read_text(message, config=config):
-            return visible_in((message,), config)
+        def read_text(messages, config=config):
+            return visible_in(messages, config)
 
         page = page or Page(read_text)
         for event in [effect.event for effect in effects if isinstance(effect, Publish)]:
@@ -130,7 +130,7 @@ def test_the_lives_show_every_kind_of_frame():
     for seed in range(40):
         page = None
         for _, _, effects in steps(seed, SIGNALS, is_new=True):
-            page = page or Page(lambda message: message.text)
+            page = page or Page(lambda messages: messages[-1].text)
             for effect in effects:
                 if isinstance(effect, Publish):
                     page.hear(effect.event)

@@ -27,7 +27,7 @@ def told_by(seed):
 
 def read_of(state):
     """How people read a response of this session."""
-    return lambda message: visible_in((message,), state.data.config)
+    return lambda messages: visible_in(messages, state.data.config)
 
 
 class Page:

@@ -148,7 +148,7 @@ class Live:
 
     def __init__(self, state):
         """Begin with nothing."""
-        self.read_text = lambda message: visible_in((message,), state.data.config)
+        self.read_text = lambda messages: visible_in(messages, state.data.config)
         self.response = Response(read_text=self.read_text)
         self.screen = Screen()
         self.is_open = False

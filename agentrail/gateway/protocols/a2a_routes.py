@@ -119,7 +119,7 @@ async def _fold_tasks(
     """Fold the events of a session into its tasks by their prompts, or into one."""
     tasks: dict[str, Bridged[a2a.A2aTask]] = {}
     going: dict[str, None] = {}
-    begin = Response() if session is None else Response(read_text=wire_calls.reads(session))
+    begin = Response() if session is None else Response(read_text=session.reads_answers())
     is_json = session is not None and session.facts.has_format
     while True:
         page = await call.host.read_events(session_id, call.principal, PageAsked(after=after, limit=_PAGE))

@@ -25,7 +25,6 @@ from agentrail.gateway.protocols.wire_calls import (
     fork_once,
     nearest_event,
     own_session,
-    reads,
     start_of_cycle,
     unless_refused,
 )
@@ -125,10 +124,10 @@ async def _keep(call: RouteCall, session_id: str, seq: int) -> _Kept:
     )
     match page.events[0]:
         case PromptReceived(ref=ref) | PromptQueued(ref=ref) | AgentStart(ref=ref, goes_on=True):
-            begin = Bridged(Response(ref=PromptRef(ref), read_text=reads(session)), own)
+            begin = Bridged(Response(ref=PromptRef(ref), read_text=session.reads_answers()), own)
         case _:
             start = await start_of_cycle(call, session_id, seq)
-            begin = Bridged(Response(read_text=reads(session)), own)
+            begin = Bridged(Response(read_text=session.reads_answers()), own)
             if start is not None:
                 begin = await _fold(call, session_id, begin, number_of(start), seq)
             return _Kept(session_id=session_id, seq=seq, opening=page.events[0], begin=begin, is_resumed=True)

@@ -33,10 +33,10 @@ from agentrail.gateway.whole_answer import WholeAnswer
 from agentrail.host.hook_payloads import HandledResponse
 from agentrail.host.identity import profile_of_session
 from agentrail.host.requests import HostRequest
-from agentrail.messages import AssistantMessage, PromptRef
+from agentrail.messages import PromptRef
 from agentrail.protocols.decisions import ClientDecision, pending_names, refuse_request
 from agentrail.protocols.response_changes import Frame, ResponseEnd
-from agentrail.protocols.response_state import Bridged, Own, ReadText, Response, text_of_handled
+from agentrail.protocols.response_state import Bridged, Own, Response, text_of_handled
 from agentrail.runtime.arguments import fault_of_response
 from agentrail.runtime.event_history import PageAsked
 from agentrail.runtime.event_subscription import number_of
@@ -205,7 +205,7 @@ def stream_request(
     wire: SseWire[Own], request: HostRequest, own: Own, *, first: tuple[Frame, ...] = ()
 ) -> ResponseStream[Own]:
     """Stream the response to a request that the host has accepted."""
-    response = Response(ref=PromptRef(request.receipt.ref), read_text=reads(request.session))
+    response = Response(ref=PromptRef(request.receipt.ref), read_text=request.session.reads_answers())
     return ResponseStream(
         session=request.session,
         after=max(request.receipt.seq - 1, 0),
@@ -231,7 +231,7 @@ async def stream_decided(  # noqa: PLR0913 - by keyword, where they are not the 
     """Apply decisions, and stream the rest of the response that waited for them."""
     began = await start_of_cycle(call, session.session_id, status.last_seq + 1)
     # If its beginning is no longer stored, it must still have been shown, because it waits for these answers.
-    response = Response(read_text=reads(session), is_live=True)
+    response = Response(read_text=session.reads_answers(), is_live=True)
 
     async def apply() -> bool:
         if await apply_decisions(call, session, decisions) is not None:
@@ -281,7 +281,7 @@ async def stream_running(
     began = None if has_ended else await start_of_cycle(call, session.session_id, status.last_seq + 1)
     if began is None:
         return None
-    state = Bridged(Response(read_text=reads(session)), own)
+    state = Bridged(Response(read_text=session.reads_answers()), own)
     after = number_of(began) - 1
     return ResponseStream(session=session, after=after, wire=wire, state=state, headers=_named(session))
 
@@ -297,16 +297,6 @@ def refuse_end(end: ResponseEnd) -> NoReturn:
             code = end.code if end.code in ERROR_ANSWERS else "cycle_failed"
             answer = error_answer(code or "cycle_failed", end.reason or "the response failed")
     raise CallRefused(answer)
-
-
-def reads(session: Session) -> ReadText:
-    """Return a function that extracts the visible text of a message."""
-    read = session.reads_answers()
-
-    def read_one(message: AssistantMessage) -> str:
-        return read((message,))
-
-    return read_one
 
 
 def _named(session: Session) -> Mapping[str, str]:

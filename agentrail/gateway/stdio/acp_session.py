@@ -41,7 +41,7 @@ from agentrail.events import (
     SteeringApplied,
     SteeringReceived,
 )
-from agentrail.messages import AssistantMessage, Text, UserBlock
+from agentrail.messages import Text, UserBlock
 from agentrail.protocols import acp
 from agentrail.protocols.response_changes import Frame
 from agentrail.protocols.response_state import Bridged, Response
@@ -158,12 +158,7 @@ class EditorSession:
         self, *, replays: bool, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         """Show the session until it ends or `scope` is cancelled. Reports when the past is over."""
-        read = self.session.reads_answers()
-
-        def read_text(message: AssistantMessage) -> str:
-            return read((message,))
-
-        state = Bridged(Response(read_text=read_text), self.view)
+        state = Bridged(Response(read_text=self.session.reads_answers()), self.view)
         past = (await self.session.status()).last_seq
         waits_for_past = True
         with self.scope:
