@@ -31,13 +31,13 @@ from agentrail.gateway.sandboxes.lease_operations import (
     facts_of_sandbox,
     read_asked,
 )
-from agentrail.gateway.sandboxes.leases import Lease, LeaseReply, Leases, OpenOperation, refuse_unknown
+from agentrail.gateway.sandboxes.leases import Lease, Leases, OpenOperation, refuse_unknown
 from agentrail.gateway.tokens import Tokens
+from agentrail.gateway.whole_answer import WholeAnswer
 from agentrail.host.hook_payloads import Principal
 from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash, raise_what_travels
 from agentrail.sandboxes.remote.operations import (
-    JSON_TYPE,
     MAX_NUMBER,
     MAX_SANDBOX_BODY_BYTES,
     SANDBOX_OPERATIONS,
@@ -66,7 +66,7 @@ _LEASE_PATH: Final = re.compile(
     r"/leases/([0-9a-f]{32})(?:/(beat)|/operations/([1-9][0-9]{0,15})/([a-z_]{1,20}))?"
 )
 _SETTLED: Final = re.compile(r"[0-9]{1,16}")
-_NOTHING: Final = LeaseReply(body=b"{}", content_type=JSON_TYPE)
+_NOTHING: Final = WholeAnswer(body=b"{}")
 _CRASHED: Final = ErrorAnswer(status=500, code="internal", message="an internal error occurred")
 
 
@@ -98,7 +98,7 @@ class SandboxApp:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
             return
-        reply: LeaseReply | ErrorAnswer
+        reply: WholeAnswer | ErrorAnswer
         try:
             if scope["type"] == "websocket":
                 lease, number = self._process_of(scope)
@@ -142,22 +142,18 @@ class SandboxApp:
                 self._is_done.set()
                 return
 
-    def _start_lease(self, nursery: trio.Nursery, lease_id: str, lease: Lease) -> None:
-        nursery.start_soon(self._live_lease, lease_id, lease)
-
     async def _live_lease(self, lease_id: str, lease: Lease) -> None:
         try:
             with lease.scope:
                 async with self._open_workspace() as lease.sandbox, trio.open_nursery() as lease.nursery:
                     lease.is_ready.set()
                     await trio.sleep_forever()
-        except (OSError, SandboxError) as error:  # no space, or no permission
-            lease.failure = True
-            log_crash("a workspace could not be created or removed", error, keep)
         except BaseException as raised:  # noqa: ASYNC103, BLE001 - an edge; cancellation is raised again
             raise_what_travels(raised)
             lease.failure = True
-            log_crash("a workspace crashed", raised, keep)
+            is_usual = isinstance(raised, OSError | SandboxError)  # no space, or no permission
+            what = "could not be created or removed" if is_usual else "crashed"
+            log_crash(f"a workspace {what}", raised, keep)
         finally:
             if self._leases is not None:
                 self._leases.by_id.pop(lease_id, None)
@@ -193,7 +189,7 @@ class SandboxApp:
 
     async def _answer(
         self, scope: MutableMapping[str, Any], receive: AsgiReceive
-    ) -> LeaseReply | ErrorAnswer:
+    ) -> WholeAnswer | ErrorAnswer:
         head, owner, found, leases = self._admit(scope)
         if self._nursery is None:
             raise unknown_path()
@@ -217,16 +213,17 @@ class SandboxApp:
 
     async def _begin(
         self, lease_id: str, owner: Principal, leases: Leases, nursery: trio.Nursery
-    ) -> LeaseReply:
-        start = partial(self._start_lease, nursery)
-        lease = leases.begin(lease_id, owner, start, trio.current_time())
+    ) -> WholeAnswer:
+        lease, is_new = leases.begin(lease_id, owner, trio.current_time())
+        if is_new:
+            nursery.start_soon(self._live_lease, lease_id, lease)
         leases.last_used_at = trio.current_time()
         await lease.is_ready.wait()
         if lease.sandbox is None or lease.failure:
             refuse_call("server_full", "a workspace cannot be created")
-        return LeaseReply(body=encode_answer(facts_of_sandbox(lease.sandbox), None), content_type=JSON_TYPE)
+        return WholeAnswer(body=encode_answer(facts_of_sandbox(lease.sandbox), None))
 
-    async def _end(self, lease_id: str, owner: Principal, leases: Leases) -> LeaseReply:
+    async def _end(self, lease_id: str, owner: Principal, leases: Leases) -> WholeAnswer:
         lease = leases.by_id.get(lease_id)
         if lease is not None and lease.owner == owner:
             lease.scope.cancel(reason="its client closed it")
@@ -241,12 +238,11 @@ class SandboxApp:
         leases.last_used_at = trio.current_time()
         return lease
 
-    async def _stop(self, lease: Lease, number: int) -> LeaseReply:
+    async def _stop(self, lease: Lease, number: int) -> WholeAnswer:
         operation = lease.stop(number)
         with trio.move_on_after(_WAIT_GONE_SECONDS):
             await operation.is_over.wait()
-        body = b'{"is_gone":true}' if operation.is_over.is_set() else b'{"is_gone":false}'
-        return LeaseReply(body=body, content_type=JSON_TYPE)
+        return WholeAnswer(body=b'{"is_gone":true}' if operation.is_over.is_set() else b'{"is_gone":false}')
 
     async def _operate(
         self,
@@ -255,7 +251,7 @@ class SandboxApp:
         name: str,
         headers: Any,
         receive: AsgiReceive,
-    ) -> LeaseReply | ErrorAnswer:
+    ) -> WholeAnswer | ErrorAnswer:
         kind = SANDBOX_OPERATIONS.get(name)
         if kind is None:
             raise unknown_path()
@@ -265,7 +261,7 @@ class SandboxApp:
         if lease.scope.cancel_called or lease.nursery is None:
             raise refuse_unknown()
         if not kind.changes:
-            return await _until_left(receive, partial(self._look, lease, asked))
+            return await _until_left(receive, partial(self._look, lease, lease.nursery, asked))
         operation, is_new = lease.arrive(number, asked.digest)
         if is_new:
             lease.nursery.start_soon(self._run, lease, operation, asked)
@@ -274,19 +270,16 @@ class SandboxApp:
             raise CallRefused(ErrorAnswer(status=409, code="operation_refused", message="it was stopped"))
         return operation.reply
 
-    async def _look(self, lease: Lease, asked: AskedOperation) -> LeaseReply | ErrorAnswer:
-        is_over = trio.Event()
-        operation = OpenOperation(asked.digest, is_over=is_over)
+    async def _look(
+        self, lease: Lease, nursery: trio.Nursery, asked: AskedOperation
+    ) -> WholeAnswer | ErrorAnswer:
+        operation = OpenOperation(asked.digest)
         lease.reading += 1
+        nursery.start_soon(self._run, lease, operation, asked)
         try:
-            if lease.nursery is None or lease.scope.cancel_called:
-                raise refuse_unknown()
-            lease.nursery.start_soon(self._run, lease, operation, asked)
-            try:
-                await is_over.wait()
-            finally:
-                operation.scope.cancel(reason="the caller no longer waits for it")
+            await operation.is_over.wait()
         finally:
+            operation.scope.cancel(reason="the caller no longer waits for it")
             lease.reading -= 1
         if operation.reply is None:
             raise refuse_unknown()

@@ -9,7 +9,7 @@ from attrs import frozen
 from agentrail import outside
 from agentrail.abc import FileBytes, Sandbox, Transfer
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, refuse_call
-from agentrail.gateway.sandboxes.leases import LeaseReply
+from agentrail.gateway.whole_answer import WholeAnswer
 from agentrail.sandboxes.remote.multipart import (
     boundary_of,
     content_type_of,
@@ -96,7 +96,7 @@ def facts_of_sandbox(sandbox: Sandbox) -> Facts:
     )
 
 
-async def carry_out_operation(sandbox: Sandbox, asked: AskedOperation) -> LeaseReply:
+async def carry_out_operation(sandbox: Sandbox, asked: AskedOperation) -> WholeAnswer:
     request = asked.request
     if isinstance(request, DownloadRequest):
         return await _download(sandbox, request.paths)
@@ -112,7 +112,7 @@ async def carry_out_operation(sandbox: Sandbox, asked: AskedOperation) -> LeaseR
     if len(body) > MAX_SANDBOX_BODY_BYTES:
         message = f"the answer has more than {MAX_SANDBOX_BODY_BYTES:,} bytes: ask for less of it at a time"
         raise CallRefused(ErrorAnswer(status=413, code="too_large", message=message))
-    return LeaseReply(body=body, content_type=JSON_TYPE)
+    return WholeAnswer(body=body)
 
 
 async def _result_of(sandbox: Sandbox, name: str, request: WireRequest) -> object:
@@ -156,7 +156,7 @@ def _head_of(moved: Transfer) -> FileHead:
     return FileHead(size_bytes=moved.size_bytes, has_content=moved.content is not None, error=moved.error)
 
 
-async def _download(sandbox: Sandbox, paths: Sequence[str]) -> LeaseReply:
+async def _download(sandbox: Sandbox, paths: Sequence[str]) -> WholeAnswer:
     heads: list[FileHead] = []
     contents: list[bytes] = []
     size = _ROOM_FOR_HEADS
@@ -170,4 +170,4 @@ async def _download(sandbox: Sandbox, paths: Sequence[str]) -> LeaseReply:
             contents.append(moved.content)
     boundary = outside.ids(16)
     body = encode_parts(encode_answer(facts_of_sandbox(sandbox), heads), contents, boundary)
-    return LeaseReply(body=body, content_type=content_type_of(boundary))
+    return WholeAnswer(body=body, content_type=content_type_of(boundary))

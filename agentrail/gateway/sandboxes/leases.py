@@ -1,13 +1,13 @@
 """State of each client: the owner of its lease, the expiry, and its operations, each of which runs once per number."""
 
-from collections.abc import Callable
 from typing import Final, NoReturn
 
 import trio
-from attrs import define, field, frozen
+from attrs import define, field
 
 from agentrail.abc import Sandbox
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer
+from agentrail.gateway.whole_answer import WholeAnswer
 from agentrail.host.hook_payloads import Principal
 from agentrail.sandboxes.remote.operations import LEASE_SECONDS
 
@@ -16,12 +16,6 @@ MAX_LEASES: Final = 64
 
 MAX_OPERATIONS: Final = 256
 """Limit on operations of one lease that are running or unconfirmed."""
-
-
-@frozen(kw_only=True)
-class LeaseReply:
-    body: bytes
-    content_type: str
 
 
 @define(eq=False)
@@ -36,7 +30,7 @@ class OpenOperation:
     digest: bytes | None
     scope: trio.CancelScope = field(factory=trio.CancelScope)
     is_over: trio.Event = field(factory=trio.Event)
-    reply: LeaseReply | ErrorAnswer | None = None
+    reply: WholeAnswer | ErrorAnswer | None = None
 
 
 @define(eq=False)
@@ -118,11 +112,10 @@ class Leases:
         lease.renew(now)
         return lease
 
-    def begin(
-        self, lease_id: str, owner: Principal, start: Callable[[str, Lease], None], now: float
-    ) -> Lease:
+    def begin(self, lease_id: str, owner: Principal, now: float) -> tuple[Lease, bool]:
+        """Return a client's lease, and whether it is new."""
         if lease_id in self.by_id:
-            return self.find(lease_id, owner, now)
+            return self.find(lease_id, owner, now), False
         if len(self.by_id) >= MAX_LEASES:
             message = f"the server keeps at most {MAX_LEASES} workspaces at a time"
             raise CallRefused(ErrorAnswer(status=503, code="server_full", message=message))
@@ -131,8 +124,7 @@ class Leases:
             refuse_late("commands are not confined here, and another client has files on this server")
         lease = self.by_id[lease_id] = Lease(owner)
         lease.renew(now)
-        start(lease_id, lease)
-        return lease
+        return lease, True
 
     @property
     def is_busy(self) -> bool:

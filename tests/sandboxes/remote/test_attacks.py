@@ -235,9 +235,9 @@ async def test_what_is_asked_of_a_server_is_bounded(monkeypatch):
         every = Leases()
         owner = Principal(tenant_id="a", user_id="b")
         for number in range(64):
-            every.begin(f"{number:032x}", owner, lambda *_: None, 0.0)
+            every.begin(f"{number:032x}", owner, 0.0)
         with pytest.raises(CallRefused) as caught:
-            every.begin(f"{64:032x}", owner, lambda *_: None, 0.0)
+            every.begin(f"{64:032x}", owner, 0.0)
         assert caught.value.answer.status == 503
 
 
@@ -426,7 +426,7 @@ async def test_a_lease_ends_when_its_client_is_silent_and_a_beat_keeps_it(monkey
     """Thirty seconds behind the last word; a client keeps its files for minutes without a call, until nobody has it."""
     leases = Leases()
     owner = Principal(tenant_id="a", user_id="b")
-    lease = leases.begin("0" * 32, owner, lambda *_: None, trio.current_time())
+    lease, _ = leases.begin("0" * 32, owner, trio.current_time())
     beats = []
 
     class Beating(RemoteSandbox):
