@@ -533,7 +533,7 @@ class PathEndpoint:
             call.has_left = True
         finally:
             if call.has_left and call.on_left is not None:
-                await self._leave(call, call.on_left)  # noqa: ASYNC102 - shielded and bounded
+                await self._leave(call.on_left)  # noqa: ASYNC102 - shielded and bounded
             if call.request is not None and not call.request.record.has_ended:
                 call.request.release()
 
@@ -646,7 +646,7 @@ class PathEndpoint:
             log_crash(f"call {call.request_id} failed ({call.head.method})", raised, keep)
         return answer_refusing(answer, self.encode_error)
 
-    async def _leave(self, call: RouteCall, on_left: Callable[[], Awaitable[None]]) -> None:
+    async def _leave(self, on_left: Callable[[], Awaitable[None]]) -> None:
         with trio.move_on_after(LEFT_SECONDS, shield=True):
             try:
                 await on_left()  # noqa: ASYNC102 - bounded and shielded

@@ -35,7 +35,7 @@ from agentrail.host.hook_payloads import (
 )
 from agentrail.host.host_options import HostOptions, ReadinessCheck
 from agentrail.host.host_sessions import HostSessions, already_there, has_no_cycle, refuse_child
-from agentrail.host.identity import DECIDE, owner_of_session, profile_of_session, session_id_for
+from agentrail.host.identity import DECIDE, SessionOwner, owner_of_session, profile_of_session, session_id_for
 from agentrail.host.listed_session import ListedSession
 from agentrail.host.plugin_chain import HookRunner, PluginOrder
 from agentrail.host.plugin_life import PluginLife
@@ -85,13 +85,17 @@ class UsersOfHost:
         """End a user's sessions, and erase conversations and memories. Idempotent: call again if cancelled."""
         owner, sessions = self._intake.owner_of(principal), self._parts.sessions
         told = await sessions.supervisor.forget_user(owner.user_id, tenant_id=owner.tenant_id)
-        for scope, session_id in told.trees:
-            sessions.list.forget(scope, session_id)
-            self._parts.book.forget_session(key_of_requests(owner, session_id))
-            for feed in self._feeds():
-                if feed.tenant_id == scope:
-                    feed.forget(session_id)
+        for _, session_id in told.trees:
+            sessions.list.forget(owner.tenant_id, session_id)
+            self.forget_session(owner, session_id)
         return told
+
+    def forget_session(self, owner: SessionOwner, session_id: str) -> None:
+        """Forget what the host itself knows of a session that was deleted with its records."""
+        self._parts.book.forget_session(key_of_requests(owner, session_id))
+        for feed in self._feeds():
+            if feed.tenant_id == owner.tenant_id:
+                feed.forget(session_id)
 
 
 # The readiness checks of every host: its store, its supervisor and its plugins.
@@ -595,10 +599,7 @@ class Host:
         await self._parts.sessions.delete(owner, session_id, purge=purge)
         self._parts.sessions.list.forget(owner.tenant_id, session_id)
         if purge:
-            self._parts.book.forget_session(key_of_requests(owner, session_id))
-            for feed in self._feeds:
-                if feed.tenant_id == owner.tenant_id:
-                    feed.forget(session_id)
+            self.users.forget_session(owner, session_id)
 
     async def fork_session(
         self,

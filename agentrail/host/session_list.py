@@ -83,7 +83,7 @@ class SessionList:
         shown = rows_in_order(rows, sort, behind)[:limit]
         told = []
         for row in shown:
-            named = await self._with_profile(found[row.session_id], tenant_id)
+            named = await self._with_profile(found[row.session_id])
             if named is not None:
                 told.append(await self._shown(named, tenant_id))
         return tuple(told)
@@ -173,7 +173,7 @@ class SessionList:
             return None
         return evolve(_stored(row, known.owner, known.agent_id), has_metadata=known.has_metadata)
 
-    async def _with_profile(self, listed: ListedSession, tenant_id: str) -> ListedSession | None:
+    async def _with_profile(self, listed: ListedSession) -> ListedSession | None:
         if listed.stored is None:
             return listed
         known = await self.listed(listed.stored)
