@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -25,11 +26,11 @@ from agentrail.gateway.request_parser import check_own_data, check_same_session,
 from agentrail.gateway.response_bodies import ChatReply, ChatWaiting, CommandDone, SteerReply
 from agentrail.gateway.route_errors import MESSAGE
 from agentrail.gateway.socket_bodies import PromptCommandBody
+from agentrail.gateway.sse_frames import ContextUse, DoneReason
 from agentrail.gateway.stream_reader import StreamReader
-from agentrail.gateway.streams import context_use_of, finish_with
 from agentrail.gateway.whole_answer import WholeAnswer, answer_json
 from agentrail.host.attachments import Attachment
-from agentrail.host.hook_payloads import ChatRequest, HandledResponse, RequestKind
+from agentrail.host.hook_payloads import ChatRequest, HandledResponse, RequestKind, RequestOutcome
 from agentrail.host.requests import HostRequest, MessageReceipt, RequestRecord
 from agentrail.messages import SessionId
 from agentrail.runtime.arguments import Blocks, decide_blocks, decide_settings, words_in_blocks
@@ -134,7 +135,7 @@ def answer_to_record(record: RequestRecord) -> WholeAnswer | ErrorAnswer:
                 cost_usd=record.cost_usd,
                 stop_reason=record.stop_reason,
                 seq=record.end_seq,
-                context=context_use_of(record),
+                context=_context_use_of(record),
             )
             return answer_json(told)
         case None:
@@ -164,6 +165,40 @@ def answer_to_record(record: RequestRecord) -> WholeAnswer | ErrorAnswer:
         case _:
             message = f"the request failed: {record.reason or 'its session was abandoned'}"
             return error_answer("cycle_failed", message, more={"text": record.text})
+
+
+_REASONS_OF_DONE: Final[MappingProxyType[RequestOutcome, DoneReason]] = MappingProxyType(
+    {
+        "completed": "completed",
+        "aborted": "aborted",
+        "failed": "failed",
+        "not_found": "failed",
+        "refused": "refused",
+        "dropped": "dropped",
+        "shutdown": "shutdown",
+    }
+)
+
+
+def finish_with(reader: StreamReader, record: RequestRecord) -> None:
+    """End a stream as the request ended that it shows."""
+    outcome = record.outcome
+    assert outcome is not None  # noqa: S101 - it has ended
+    is_complete = outcome == "completed"
+    reader.finish(
+        "moved" if record.has_moved else _REASONS_OF_DONE[outcome],
+        behind=record.end_seq or 0,
+        request_id=record.request_id,
+        usage=record.usage if is_complete else None,
+        context=_context_use_of(record) if is_complete else None,
+        error=record.error,
+        detail=record.reason,
+    )
+
+
+def _context_use_of(record: RequestRecord) -> ContextUse:
+    tokens = None if record.last_usage is None else record.last_usage.input
+    return ContextUse(tokens=tokens, window=record.context_window)
 
 
 def _named(answer: WholeAnswer | ErrorAnswer, request: HostRequest) -> WholeAnswer:

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from agentrail.core.session.request_preview import ContextReply
 from agentrail.gateway.calls import event_queries
+from agentrail.gateway.chat_routes import finish_with
 from agentrail.gateway.console_files import lead_to_console, wants_page
 from agentrail.gateway.inspection_replies import CallDetails, EventPageReply, SpanPage
 from agentrail.gateway.path_endpoint import (
@@ -27,7 +28,6 @@ from agentrail.gateway.response_bodies import CheckReply, HealthReply, ReadyRepl
 from agentrail.gateway.route_errors import ON_SESSION
 from agentrail.gateway.session_routes import in_path, number_in_query, runs
 from agentrail.gateway.stream_reader import StreamReader
-from agentrail.gateway.streams import finish_with
 from agentrail.gateway.whole_answer import WholeAnswer, answer_json
 from agentrail.host.readiness import CheckResult
 from agentrail.runtime.event_history import PageAsked

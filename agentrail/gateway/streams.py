@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from types import MappingProxyType
 from typing import Final
 
 import trio
@@ -13,32 +12,16 @@ from agentrail.gateway.request_parser import CallerLeft
 from agentrail.gateway.sse_frames import (
     CONTENT_TYPE,
     STREAM_HEADERS,
-    ContextUse,
-    DoneReason,
     StreamEnd,
     done_frame,
 )
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.token_watcher import OpenStream
-from agentrail.host.hook_payloads import RequestOutcome
-from agentrail.host.requests import RequestRecord
 from agentrail.logs import Logger
 from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash, raise_what_travels, what_travels
 
 LOGGER: Final = Logger("agentrail.gateway")
-
-_REASONS: Final[MappingProxyType[RequestOutcome, DoneReason]] = MappingProxyType(
-    {
-        "completed": "completed",
-        "aborted": "aborted",
-        "failed": "failed",
-        "not_found": "failed",
-        "refused": "refused",
-        "dropped": "dropped",
-        "shutdown": "shutdown",
-    }
-)
 
 
 async def write_stream(call: RouteCall, answer: StreamAnswer) -> None:
@@ -104,23 +87,3 @@ async def _follow(follow: Callable[[StreamReader], Awaitable[None]], reader: Str
             answer_to(raised).code,
         )
         reader.finish("failed")
-
-
-def finish_with(reader: StreamReader, record: RequestRecord) -> None:
-    outcome = record.outcome
-    assert outcome is not None  # noqa: S101 - it has ended
-    is_complete = outcome == "completed"
-    reader.finish(
-        "moved" if record.has_moved else _REASONS[outcome],
-        behind=record.end_seq or 0,
-        request_id=record.request_id,
-        usage=record.usage if is_complete else None,
-        context=context_use_of(record) if is_complete else None,
-        error=record.error,
-        detail=record.reason,
-    )
-
-
-def context_use_of(record: RequestRecord) -> ContextUse:
-    tokens = None if record.last_usage is None else record.last_usage.input
-    return ContextUse(tokens=tokens, window=record.context_window)

@@ -19,9 +19,9 @@ from agentrail.events import (
     UnknownEvent,
 )
 from agentrail.gateway import chat_routes
+from agentrail.gateway.chat_routes import finish_with
 from agentrail.gateway.frame_ring import FrameRing, RingFrame
 from agentrail.gateway.sse_frames import event_frame, retry_line, snapshot_frame
-from agentrail.gateway.streams import finish_with
 from agentrail.host import RequestRecord
 from agentrail.messages import CallId, PromptRef, SessionId, Text, TokenUsage
 from agentrail.testing.models import ScriptedModel, says
