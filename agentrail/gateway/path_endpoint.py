@@ -224,7 +224,7 @@ class Gateway:
             )
             refuse_call("too_many_streams", message, headers={"retry-after": "5"})
         if place == "process":
-            refuse_call("server_full", " the limit of open streams of this server is reached")
+            refuse_call("server_full", "the limit of open streams of this server is reached")
         assert isinstance(place, OpenPlace)  # noqa: S101 - the other two outcomes were refused
         return place
 

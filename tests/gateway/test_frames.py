@@ -22,11 +22,12 @@ from agentrail.gateway import chat_routes
 from agentrail.gateway.chat_routes import finish_with
 from agentrail.gateway.frame_ring import FrameRing, RingFrame
 from agentrail.gateway.sse_frames import event_frame, retry_line, snapshot_frame
-from agentrail.host import RequestRecord
+from agentrail.host import Limits, RequestRecord
+from agentrail.host.identity import SessionOwner
 from agentrail.messages import CallId, PromptRef, SessionId, Text, TokenUsage
 from agentrail.testing.models import ScriptedModel, says
 from tests.gateway.sse import parse
-from tests.gateway.web import serving
+from tests.gateway.web import error_of, serving
 from tests.host.hosting import answering
 from tests.runtime.rig import on_bounded_time
 from tests.wire.test_forms import SNAPSHOT
@@ -197,3 +198,13 @@ async def test_a_reader_who_does_not_read_holds_up_neither_others_nor_the_end():
         while web.served.gateway.places.in_all:  # noqa: ASYNC110 - what is waited for has no event
             await trio.sleep(0.005)
     stalled.close()
+
+
+async def test_a_stream_beyond_the_limit_of_the_server_is_refused():
+    """The caller's own limit is not reached: the server's is, and the answer says so."""
+    async with serving(answering("a"), limits=Limits(max_streams=1)) as web:
+        await web.chat(session_id="s-1")
+        assert web.served.gateway.places.take(SessionOwner("another", "user")) not in ("caller", "process")
+        refused = await web.client.get("/sessions/s-1/events")
+        error = error_of(refused, 503, "server_full")
+        assert error["message"] == "the limit of open streams of this server is reached"
