@@ -61,10 +61,10 @@ async def list_workspace(  # noqa: PLR0913 - a page of one directory of one sess
 
 async def read_workspace_file(host: Host, principal: Principal, session_id: str, path: str) -> WholeAnswer:
     found = await host.read_file(session_id, principal, path)
-    return answer_file(found.content, etag=f'"{found.sha256}"', name=path.rpartition("/")[2])
+    return answer_download(found.content, etag=f'"{found.sha256}"', name=path.rpartition("/")[2])
 
 
-def answer_file(content: bytes, *, etag: str, name: str) -> WholeAnswer:
+def answer_download(content: bytes, *, etag: str, name: str) -> WholeAnswer:
     """Return a file to download, which browsers must never display, because it may be a page with scripts."""
     plain = _PLAIN_NAME.sub("_", name) or "_"
     quoted = quote(name, safe="", errors="replace")

@@ -16,7 +16,7 @@ from hypothesis import given, strategies as st
 
 from agentrail.errors import FileUnknown
 from agentrail.gateway.app import ROUTES
-from agentrail.gateway.calls.session_calls import answer_file
+from agentrail.gateway.calls.session_calls import answer_download
 from agentrail.gateway.tokens import decode_tokens, make_token
 from agentrail.host.workspace_files import read_workspace
 from agentrail.stores.memory import MemoryStore
@@ -111,7 +111,7 @@ async def test_a_token_is_in_no_log_answer_event_journal_or_page(caplog, capfd):
 )
 def test_the_name_of_a_file_can_say_nothing_else_in_its_header(name):
     """No second header, no other parameter, no path: whatever a session calls its files."""
-    answer = answer_file(b"", etag='"x"', name=name)
+    answer = answer_download(b"", etag='"x"', name=name)
     given_name = answer.headers["content-disposition"]
     assert re.fullmatch(
         r"""attachment; filename="[A-Za-z0-9._-]+"; filename\*=UTF-8''[A-Za-z0-9._~%-]*""", given_name
