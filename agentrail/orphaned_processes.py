@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 from attrs import frozen
+from msgspec.structs import replace
 
 from agentrail.logs import Logger
 from agentrail.structs import decoder_of
@@ -72,7 +73,7 @@ class ProcessList:
         if noted is None:
             return
         self._ended += 1
-        self._write(msgspec.structs.replace(noted, ended=True))
+        self._write(replace(noted, ended=True))
         if self._ended > MAX_ENDED_NOTED:
             self._begin_anew()
 

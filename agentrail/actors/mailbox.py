@@ -115,9 +115,8 @@ class Mailbox(Generic[M]):
     _queue: deque[tuple[object, object]] = field(init=False, default=_NO_MAIL)
     _clockwork: Clockwork | None = field(init=False, default=None)
     via: object = field(init=False, default=None)
-    _control: deque[object] | None = field(
-        init=False, default=None
-    )  # created on first use: most actors need none
+    # Created on first use: most actors need none.
+    _control: deque[object] | None = field(init=False, default=None)
     _reader: trio.lowlevel.Task | None = field(init=False, default=None)
     _waiting_for_room: trio.lowlevel.ParkingLot | None = field(init=False, default=None)
     _control_only: bool = field(init=False, default=False)

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, NoReturn
 
-import msgspec
 import trio
 from attrs import frozen
 from cyclopts import App, Parameter
+from msgspec.structs import replace
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -244,7 +244,7 @@ def calibrate(file: Path, *, place: EvalPlace = _USUAL_PLACE) -> Exit:
         def judged(trace: Trace, _case: Case, judge: Judge = judge) -> Score:
             return judge.verdict(trace)
 
-        once = msgspec.structs.replace(given, repeats=1)
+        once = replace(given, repeats=1)
         found = _run(once, Dataset(judge.name, asked), task, [judged], place)
         if len(found.runs) < len(asked):
             return Exit.INTERRUPTED

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail import events
 from agentrail.abc import Capabilities
@@ -56,7 +56,7 @@ def case_of_journal(name: str, steps: Iterable[ReplayStep], *, cassette: str) ->
             elif isinstance(effect, StartStream):
                 models.add(effect.request.model)
                 has_context |= effect.context is not None
-                open_requests[effect.request.attempt] = msgspec.structs.replace(effect.request, model=_MODEL)
+                open_requests[effect.request.attempt] = replace(effect.request, model=_MODEL)
     prompts = tuple(_prompts_of(heard))
     reasons = (
         (not prompts or not all(prompts), "it has no prompt, or one that is not only text"),

@@ -6,8 +6,8 @@ No tool runs. The recorded results answer the calls of the model as long as tool
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 
-import msgspec
 from attrs import frozen
+from msgspec.structs import replace
 
 from agentrail.abc import Provider
 from agentrail.core.policy.budget import BudgetRefusal, Ledger, ReservationId, bound_of, reserve, settle
@@ -76,12 +76,12 @@ async def ask_turns(
     for turn in turns:
         if turn.cycle == ended is not None:
             continue
-        request = msgspec.structs.replace(turn.request, model=model)
+        request = replace(turn.request, model=model)
         name = ReservationId(turn.request.attempt)
         # Its own words, with the recorded calls and results.
         if before is not None and before[0] == turn.cycle:
             messages = (*request.messages[: before[1]], before[2], *request.messages[before[1] + 1 :])
-            request = msgspec.structs.replace(request, messages=messages)
+            request = replace(request, messages=messages)
         tokens = fixed_tokens_of(request.system, request.tools) + tokens_of(request.messages)
         limit = request.max_output_tokens or facts.max_output_tokens
         decided = reserve(ledger, name, bound_of(tokens, limit, facts.price))
@@ -101,7 +101,7 @@ async def ask_turns(
         )
         ended = ended if same else turn.cycle
         content = (*((Text(text=answer.text),) if answer.text else ()), *turn.answer.calls)
-        before = turn.cycle, len(turn.request.messages), msgspec.structs.replace(answer, content=content)
+        before = turn.cycle, len(turn.request.messages), replace(answer, content=content)
     return asked, ledger, ""
 
 

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
-import msgspec
 from attrs import frozen
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from agentrail.errors import PlanError
 from agentrail.structs import Value, always_encoded
@@ -91,7 +90,7 @@ class Plan(Value, frozen=True, kw_only=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         numbered = [
-            step if step.index == place else msgspec.structs.replace(step, index=place)
+            step if step.index == place else replace(step, index=place)
             for place, step in enumerate(self.steps)
         ]
         force_setattr(self, "steps", tuple(numbered))
@@ -142,7 +141,7 @@ class Plan(Value, frozen=True, kw_only=True, omit_defaults=True):
             raise PlanError(message)
         if status is not None and not may_move(step.status, status):
             raise PlanError(refusal_of_move(step, status))
-        moved = msgspec.structs.replace(
+        moved = replace(
             step,
             status=step.status if status is None else status,
             done=False,  # derived from the status
@@ -151,7 +150,7 @@ class Plan(Value, frozen=True, kw_only=True, omit_defaults=True):
             notes=step.notes if notes is None else tuple(notes),
         )
         steps = (*self.steps[: step.index], moved, *self.steps[step.index + 1 :])
-        return msgspec.structs.replace(self, steps=steps)
+        return replace(self, steps=steps)
 
 
 def refusal_of_move(step: PlanStep, after: PlanStatus) -> str:

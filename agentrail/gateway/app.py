@@ -369,9 +369,8 @@ class _Nowhere:
 
     async def __call__(self, scope: Any, receive: AsgiReceive, send: AsgiSend) -> None:
         if scope["type"] == "websocket":
-            await send(
-                {"type": "websocket.close", "code": 1000}
-            )  # before the handshake, so that it becomes a 403 response
+            # Before the handshake, so that it becomes a 403 response.
+            await send({"type": "websocket.close", "code": 1000})
         else:
             await self._unknown(scope, receive, send)
 

@@ -220,9 +220,8 @@ def check_query(given: Iterable[str], known: tuple[str, ...]) -> None:
     names = list(given)
     if any(name.lower() in ("token", "access_token") for name in names):
         refuse_call("token_in_url", "a token in a URL is refused")
-    twice = next(
-        (name for name in known if names.count(name) > 1 and not name.endswith("[]")), None
-    )  # only known names: a stranger controls the number of others
+    # Only known names: a stranger controls the number of others.
+    twice = next((name for name in known if names.count(name) > 1 and not name.endswith("[]")), None)
     if twice is not None:
         refuse_field(twice, "appears twice in the query")
     check_known(dict.fromkeys(names), known or ("none",), "?")

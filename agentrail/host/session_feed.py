@@ -6,6 +6,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 import trio
 from attrs import evolve
+from msgspec.structs import replace
 
 from agentrail.abc.store import Filters, StoredSession
 from agentrail.errors import AgentrailError, SessionDown, StoreUnavailable, SubscriberTooSlow
@@ -196,7 +197,7 @@ class SessionFeed(RowFeed):
         else:
             asleep = before if before.phase == ASLEEP else out_of_memory(before, ASLEEP)
             changed_ms = max(asleep.changed_at_ms, one.changed_at_ms)  # it may have run on another node
-            self.sessions.put(msgspec.structs.replace(asleep, changed_at_ms=changed_ms))
+            self.sessions.put(replace(asleep, changed_at_ms=changed_ms))
 
     def _end(self, session_id: str) -> None:
         row = self.sessions.rows.get(session_id)
@@ -216,7 +217,7 @@ class SessionFeed(RowFeed):
         if row is not None and row.phase in (ASLEEP, ENDED):
             found = waiting_rows(row, past.status)
             self.waiting.put_of(one.session_id, found)
-            self.sessions.put(msgspec.structs.replace(row, waiting=_counted(found)))
+            self.sessions.put(replace(row, waiting=_counted(found)))
 
     def is_approver(self, agent_id: str, user_id: str) -> bool:
         return self._host_sessions.profiles.is_approver(agent_id, user_id)

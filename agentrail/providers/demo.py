@@ -6,9 +6,9 @@ from contextlib import aclosing, asynccontextmanager
 from types import MappingProxyType
 from typing import Final
 
-import msgspec
 import trio
 from attrs import evolve, frozen
+from msgspec.structs import replace
 
 from agentrail.abc import Capabilities
 from agentrail.core.policy.budget import Price
@@ -426,7 +426,7 @@ def _chunks(request: ModelRequest, plan: SceneTurn) -> list[Chunk]:
         estimated=True,
     )
     if is_staged(request.model_name):
-        usage = msgspec.structs.replace(usage, cost_usd=_PRETENDED.cost_usd(usage))
+        usage = replace(usage, cost_usd=_PRETENDED.cost_usd(usage))
     return [*chunks, UsageUpdate(usage), draft.completed("tool_use" if plan.calls else "end", usage)]
 
 

@@ -8,9 +8,9 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from types import MappingProxyType
 from typing import Final
 
-import msgspec
 import trio
 from attrs import define, evolve, field
+from msgspec.structs import replace
 
 from agentrail import outside
 from agentrail.abc import Capabilities, Secret
@@ -69,7 +69,7 @@ def with_answer_tool(request: ModelRequest) -> tuple[ModelRequest, str | None]:
     while any(spec.name == name for spec in specs):
         name += "_"
     tools = Toolbox((*specs, ToolSpec(name=name, description=_DESCRIPTION, parameters=schema)))
-    return msgspec.structs.replace(request, tools=tools, tool_choice="auto", response_format=None), name
+    return replace(request, tools=tools, tool_choice="auto", response_format=None), name
 
 
 @define
@@ -121,7 +121,7 @@ class AnswerChunks:
                 content.append(block)
         is_last = not any(isinstance(block, ToolCall) for block in content)
         stop_reason = "end" if is_last and chunk.stop_reason == "tool_use" else chunk.stop_reason
-        answered = msgspec.structs.replace(message, content=tuple(content), stop_reason=stop_reason)
+        answered = replace(message, content=tuple(content), stop_reason=stop_reason)
         return Completed(stop_reason, answered, chunk.usage)
 
 
@@ -248,9 +248,7 @@ def _has_terminal(chunks: list[Chunk]) -> bool:
 def _priced(chunk: Chunk, cost: Callable[[TokenUsage], float | None]) -> Chunk:
     if not isinstance(chunk, UsageUpdate | Completed):
         return chunk
-    return msgspec.structs.replace(
-        chunk, usage=msgspec.structs.replace(chunk.usage, cost_usd=cost(chunk.usage))
-    )
+    return replace(chunk, usage=replace(chunk.usage, cost_usd=cost(chunk.usage)))
 
 
 LOGGER: Final = Logger("agentrail.providers")

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Literal, TypeAlias
 
-import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from agentrail.core.session.views import Snapshot
 from agentrail.errors import AgentrailError
@@ -98,7 +98,7 @@ class RemoteReading:
         """Record a loss and the snapshot to restart from. Consecutive losses are merged, so that they cannot fill the memory."""
         last = self._waiting[-1] if self._waiting else None
         if isinstance(last, EventsLost):
-            self._waiting[-1] = msgspec.structs.replace(lost, from_seq=min(last.from_seq, lost.from_seq))
+            self._waiting[-1] = replace(lost, from_seq=min(last.from_seq, lost.from_seq))
             self._snapshots[-1] = snapshot
             return
         self._waiting.append(lost)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 from attrs import field, fields_dict, frozen
+from msgspec.structs import replace
 
 from agentrail.abc import (
     NO_HOST,
@@ -358,7 +359,7 @@ def assemble(
         for plugin, _ in agent.plugins or ():
             watch.keep(change_of_agent(name, plugin.name), plugin)
     if dependencies.host is not NO_HOST:
-        config = msgspec.structs.replace(config, host_hooks=hooks_of(dependencies.host))
+        config = replace(config, host_hooks=hooks_of(dependencies.host))
     config = _with_agents(config, options, agents)
     wanted = options.sandbox
     kind, given = (wanted, None) if isinstance(wanted, str) else ("local", wanted)
@@ -483,7 +484,7 @@ def _with_agents(
         max_agents_total=options.max_agents_total,
     )
     specs = tuple([one.spec for one in agents.values()])
-    return msgspec.structs.replace(config, agents=specs, agent_limits=limits)
+    return replace(config, agents=specs, agent_limits=limits)
 
 
 def _with_agent_tools(options: SessionOptions) -> Sequence[Tool]:

@@ -6,9 +6,9 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Final, TypeAlias
 
-import msgspec
 import trio
 from attrs import frozen
+from msgspec.structs import replace
 
 from agentrail.abc import Error, Ok, Provider, Tool, ToolOutcome
 from agentrail.core.protocol.effects import ResumeChild
@@ -172,7 +172,7 @@ def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: s
     model = agent.spec.model or data.model
     if request.model is not None:
         model = facts_of(request.model, provide_model(request.model, ports))
-    config = msgspec.structs.replace(
+    config = replace(
         data.config,
         session_id=session_id,
         path=path,
@@ -189,7 +189,7 @@ def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: s
         wake_on_background_end=False,  # the parent pays for each of its cycles and starts them
         agents=data.config.agents
         if data.ledger is None
-        else tuple([msgspec.structs.replace(one, wake=False) for one in data.config.agents]),
+        else tuple([replace(one, wake=False) for one in data.config.agents]),
         rules=frozenset(rule_below(one, data.tools) for one in data.rules),
         response_format=agent.result,  # not the session's own, which belongs to the session's caller
         user_data=handles_in(agent.data_below(ports.user_data)),
@@ -203,7 +203,7 @@ def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: s
     state = new_session(
         withheld.in_value(config), withheld.in_tools(toolbox), change.stack, withheld.in_value(change.states)
     )
-    own_ports = msgspec.structs.replace(
+    own_ports = replace(
         ports,
         session_id=session_id,
         tools=tools,

@@ -5,9 +5,9 @@ from contextlib import asynccontextmanager
 from functools import partial, reduce
 from typing import Literal
 
-import msgspec
 import trio
 from attrs import define
+from msgspec.structs import replace
 
 from agentrail.abc import Error, ToolOutcome, timeout_seconds_of
 from agentrail.core.policy.budget import NOTHING_SPENT, Budget, Spent, budget_left, spent_of
@@ -275,7 +275,7 @@ def _bound_of(data: Known, before: Spent) -> Spent:
         tokens += left.tokens or 0
         nano_usd += round((left.cost_usd or 0) * 1_000_000_000)
     tokens, nano_usd = max(tokens, before.tokens), max(nano_usd, before.nano_usd)
-    return msgspec.structs.replace(now, tokens=tokens, nano_usd=nano_usd)
+    return replace(now, tokens=tokens, nano_usd=nano_usd)
 
 
 def is_untouched(cell: SessionCell) -> bool:

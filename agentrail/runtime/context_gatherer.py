@@ -5,9 +5,9 @@ from collections.abc import Sequence, Set as AbstractSet
 from functools import partial
 from typing import Any, Final
 
-import msgspec
 import trio
 from attrs import define, field, frozen
+from msgspec.structs import replace
 
 from agentrail.abc import MAX_CONTEXT_BYTES, AtEnd, ContextProvider, ProviderContext, TimedProvider
 from agentrail.core.policy.request_context import tokens_of
@@ -85,9 +85,7 @@ class ContextGatherer:
         points = tuple(
             point + len(front) if isinstance(point, int) else point for point in request.cache_points
         )
-        return msgspec.structs.replace(
-            request, messages=(*front, *request.messages, *end), cache_points=points
-        )
+        return replace(request, messages=(*front, *request.messages, *end), cache_points=points)
 
     def _known(self, messages: Sequence[Message]) -> AbstractSet[tuple[UserBlock, ...]]:
         """Return the user messages of the conversation, reading only those added since the last call."""

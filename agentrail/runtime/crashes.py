@@ -6,9 +6,9 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Literal
 
-import msgspec
 import trio
 from attrs import frozen
+from msgspec.structs import replace
 
 from agentrail.actors.mailbox import Mailbox
 from agentrail.errors import ErrorInfo, OptionError, ProviderError
@@ -96,7 +96,7 @@ class crash_edge:  # noqa: N801 - used as a function, as `suppress` is
 
 def told(error: BaseException, decide: Callable[[BaseException], ErrorInfo], scrub: Scrub) -> ErrorInfo:
     made = decide(error)
-    told = msgspec.structs.replace(made, message=scrub(made.message)[:MAX_CRASH_MESSAGE])
+    told = replace(made, message=scrub(made.message)[:MAX_CRASH_MESSAGE])
     log_crash(told.message, error, scrub)
     return told
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-import msgspec
 from attrs import field, frozen
+from msgspec.structs import replace
 
 from agentrail.core.policy.response_format import document_in
 from agentrail.core.protocol.signals import ResponseCompleted
@@ -119,7 +119,7 @@ def judged(signal: ResponseCompleted, state: SessionState, readers: Readers) -> 
         return signal
     said = visible_text(signal.message.text, state.data.config)
     fault = fault_of_answer(document_in(said, reader.wire_schema), reader)
-    return signal if fault is None else msgspec.structs.replace(signal, misfit=fault)
+    return signal if fault is None else replace(signal, misfit=fault)
 
 
 def read_answer(text: str, reader: TypedValue[T]) -> T:

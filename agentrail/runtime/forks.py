@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import attrs
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.abc import Sandbox, Tool
 from agentrail.core.journal.file_changes import FilesBehind
@@ -154,8 +154,8 @@ class Forks:
         state = _without_absent(asked_by(state, watch), cell.ports.tools)
         ports = _ports_of_fork(state, fresh.ports, cell.ports)
         model, config = with_models(state.data, models_now(state.data, ports.providers))
-        changed = msgspec.structs.replace(state.data, model=model, config=config)
-        fork = SessionCell(msgspec.structs.replace(state, data=changed), ports)
+        changed = replace(state.data, model=model, config=config)
+        fork = SessionCell(replace(state, data=changed), ports)
         watch.report_to(fork.mailbox)
         refused = decide_refusal(state, now_ms())
         if refused is not None:
@@ -188,7 +188,7 @@ def _state_of_fork(
     chosen = [name for option in given for name in _CONFIG_OF.get(option, (option,))]
     now = fresh.data.config
     boxes = {agent.name: agent.tools for agent in now.agents}
-    config = msgspec.structs.replace(
+    config = replace(
         config_of_fork(with_tools_of_agents(then.data.config, boxes), now.session_id),
         **{name: getattr(now, name) for name in dict.fromkeys((*_OF_THE_CODE, *chosen)) if name in _FIELDS},
     )
@@ -198,7 +198,7 @@ def _state_of_fork(
         changed["tools"] = fresh.data.tools
     if "plugins" in given:
         changed |= {"stack": fresh.data.stack, "plugin_states": _states_kept(fork, fresh)}
-    return msgspec.structs.replace(fork, data=msgspec.structs.replace(fork.data, **changed))
+    return replace(fork, data=replace(fork.data, **changed))
 
 
 def _take_code(state: SessionState, cell: SessionCell) -> None:
@@ -206,9 +206,7 @@ def _take_code(state: SessionState, cell: SessionCell) -> None:
     ports, tools = cell.ports, state.data.tools
     given = [] if cell.options is None else cell.options.tools
     by_name = {name: tool for (name, _), tool in ports.tools.items()} | {tool.name: tool for tool in given}
-    known = msgspec.structs.replace(
-        ports, tools={**{(name, 0): tool for name, tool in by_name.items()}, **ports.tools}
-    )
+    known = replace(ports, tools={**{(name, 0): tool for name, tool in by_name.items()}, **ports.tools})
     missing = missing_code(state, known)
     if missing:
         raise Unrevivable(state.data.config.session_id, missing=missing)
@@ -228,7 +226,7 @@ def _without_absent(state: SessionState, known: Mapping[tuple[str, int], Tool]) 
         and isinstance(known.get((spec.name, box.generation_of(spec.name))), GoneTool | None)
     ]
     left = box.changed((), absent, box.generation, replace=False) if absent else box
-    return msgspec.structs.replace(state, data=msgspec.structs.replace(state.data, tools=left))
+    return replace(state, data=replace(state.data, tools=left))
 
 
 def _states_kept(fork: SessionState, fresh: SessionState) -> PluginStates:
@@ -245,7 +243,7 @@ def _states_kept(fork: SessionState, fresh: SessionState) -> PluginStates:
 
 
 def _ports_of_fork(state: SessionState, fresh: Ports, live: Ports) -> Ports:
-    own = msgspec.structs.replace(
+    own = replace(
         fresh,
         tools={**live.tools, **fresh.tools},
         providers={**live.providers, **fresh.providers},

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import trio
 from attrs import define, field, fields_dict, frozen
+from msgspec.structs import replace
 
 from agentrail.abc import Error, HostCall, HostCallEnd, HostVerdict, Provider, ProviderContext, ToolOutcome
 from agentrail.core.protocol.actions import Wanted
@@ -359,7 +360,7 @@ class Interpreter:
     def _start_stream(self, effect: StartStream, traceparent: str) -> None:
         request = effect.request
         if traceparent:
-            request = msgspec.structs.replace(request, traceparent=traceparent)
+            request = replace(request, traceparent=traceparent)
         if effect.context is not None and self._context is not None:
             request = self._context.join(request, effect.context)
         timer = stall_timer_of(request.attempt)
@@ -404,9 +405,7 @@ class Interpreter:
             outcome = _failed(buffer, _UNTRUSTED if opened.is_untrusted else _CANCELLED)
         self.timers.cancel(timer)
         usage = priced(outcome.usage, model, self._ports.providers.get(model))
-        self._task_group.deliver(
-            outcome if usage is outcome.usage else msgspec.structs.replace(outcome, usage=usage)
-        )
+        self._task_group.deliver(outcome if usage is outcome.usage else replace(outcome, usage=usage))
         self._closed(request.attempt, opened)
 
     async def _deliver_chunks(
@@ -666,8 +665,8 @@ def without_lease(finished: ToolFinished) -> ToolFinished:
     """Return the outcome of a call that was stopped because its node lost its lease. A result that it had by then stays."""
     if finished.value is not None:
         text, is_error = finished.value.text, finished.value.is_error
-        return msgspec.structs.replace(finished, text=text, is_error=is_error, late=False, value=None)
-    return msgspec.structs.replace(finished, text=LEASE_OVER) if finished.ran_ms is not None else finished
+        return replace(finished, text=text, is_error=is_error, late=False, value=None)
+    return replace(finished, text=LEASE_OVER) if finished.ran_ms is not None else finished
 
 
 def _never_begun(effect: RunTool | SpawnChild) -> ToolFinished:

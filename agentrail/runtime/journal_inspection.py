@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 from attrs import evolve, frozen
+from msgspec.structs import replace
 
 from agentrail.abc.store import Store
 from agentrail.core.journal.record import OWN_KINDS, Record
@@ -205,6 +206,6 @@ def _holds(entry: JournalEntry, text: str) -> bool:
 
 def _shown(record: Record, store: Store, *, with_body: bool = True) -> JournalEntry:
     if not with_body:
-        record = msgspec.structs.replace(record, body=b"{}")
+        record = replace(record, body=b"{}")
         return evolve(without_known_in(entry_of(record, store)), body=EMPTY)
     return without_known_in(entry_of(record, store))

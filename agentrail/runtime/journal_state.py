@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 from attrs import field, frozen
+from msgspec.structs import replace
 
 from agentrail.abc.store import Store, StoredSession
 from agentrail.core.journal.file_changes import FilesBehind, files_behind
@@ -127,7 +128,7 @@ class Journal:
 
     def explained_steps(self, after: int, up_to: int, *, keeps_verdicts: bool = True) -> Iterator[ReplayStep]:
         stored, store = self.stored, self.store
-        sources = msgspec.structs.replace(self._sources(), keeps_verdicts=keeps_verdicts)
+        sources = replace(self._sources(), keeps_verdicts=keeps_verdicts)
         start, tail = None, Tail()
         with self._finder.naming_missing(stored.session):
             if after or stored.first_seq > 1:

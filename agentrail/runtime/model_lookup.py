@@ -6,8 +6,8 @@ from functools import lru_cache, partial
 from types import UnionType
 from typing import Any, Final, NoReturn, get_args
 
-import msgspec
 from attrs import frozen
+from msgspec.structs import replace
 
 from agentrail.abc import Capabilities, Provider, ResolveProvider, model_policy_of
 from agentrail.core.policy.budget import Price
@@ -124,7 +124,7 @@ def facts_of(model: str, provider: Provider) -> ModelFacts:
         ),
     )
     # Not in the memory, which would give a price in whole dollars to one that is equal and has fractions.
-    return facts if price is None else msgspec.structs.replace(facts, price=price)
+    return facts if price is None else replace(facts, price=price)
 
 
 @lru_cache(64)  # one value for all sessions of a model, not one for each of ten thousand
@@ -140,7 +140,7 @@ def _facts_of(
     )
     if window is None:
         return facts
-    return msgspec.structs.replace(facts, context_window=window, window_is_assumed=False)
+    return replace(facts, context_window=window, window_is_assumed=False)
 
 
 def priced(usage: TokenUsage, model: str, provider: Provider | None) -> TokenUsage:
@@ -150,7 +150,7 @@ def priced(usage: TokenUsage, model: str, provider: Provider | None) -> TokenUsa
         price = _described(model, provider)[2]
     except AgentrailError:  # it answered when the session began, so the response still counts
         return usage
-    return usage if price is None else msgspec.structs.replace(usage, cost_usd=price.cost_usd(usage))
+    return usage if price is None else replace(usage, cost_usd=price.cost_usd(usage))
 
 
 @lru_cache(64)

@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
-import msgspec
 import trio
+from msgspec.structs import replace
 
 from agentrail.abc.store import Beat, Node, Store
 from agentrail.errors import AgentrailError, StoreUnavailable
@@ -103,7 +103,7 @@ class NodeHeartbeat:
 
     def describe(self, *, digest: str) -> None:
         """Set the fingerprint of the profiles that the next heartbeat reports to other nodes."""
-        self.node = msgspec.structs.replace(self.node, digest=digest)
+        self.node = replace(self.node, digest=digest)
 
     def check(self) -> None:
         """Raise if no recent heartbeat has reached the store.
@@ -120,7 +120,7 @@ class NodeHeartbeat:
 
         Cancellation: It may still reach the store.
         """
-        self.node = msgspec.structs.replace(self.node, load=sum(1 for _ in self.sessions()))
+        self.node = replace(self.node, load=sum(1 for _ in self.sessions()))
         function = partial(self._store.beat, self.node)
         sent_at = trio.current_time()
         try:

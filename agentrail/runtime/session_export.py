@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Final, Literal, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from agentrail.abc.store import Filters, Opening, Standing, Store, StoredSession
 from agentrail.core.journal.exports import ExportHead, encode_export, encode_sizes, read_export
@@ -144,9 +145,9 @@ def fork_stored(  # noqa: PLR0913 - the parts of a fork
     then = journal.state_behind(number)
     config = config_of_fork(then.data.config, session_id)
     if working_dir is not None:
-        config = msgspec.structs.replace(config, working_dir=working_dir)
+        config = replace(config, working_dir=working_dir)
     state = forked_state(then, config, at_ms)
-    state = msgspec.structs.replace(state, data=msgspec.structs.replace(state.data, started_at_ms=at_ms))
+    state = replace(state, data=replace(state.data, started_at_ms=at_ms))
     forked_from = (parent.session, number)
     draft, blobs = split_draft(opened_draft(state, at_ms=at_ms, engine=ENGINE, forked_from=forked_from))
     records, _ = sealed((draft,), Tail(), scope=parent.scope, session=session_id)

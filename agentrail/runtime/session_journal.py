@@ -5,9 +5,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final, Protocol
 
-import msgspec
 import trio
 from attrs import define, field
+from msgspec.structs import replace
 
 from agentrail.abc import Refusal
 from agentrail.abc.store import Append, Standing, StoredSnapshot
@@ -172,7 +172,7 @@ class NotingKeeper:
     def take_back(self, changes: Sequence[FileWrite]) -> None:
         noted = [self._noted[one.path] for one in changes if one.path in self._noted]
         if noted:
-            undone = [msgspec.structs.replace(one, after=one.before, directories=0) for one in noted]
+            undone = [replace(one, after=one.before, directories=0) for one in noted]
             note = FileNote(number=self._notes.number_next(), changes=tuple(undone))
             self._deliver(self._signal(note))
 
@@ -186,11 +186,11 @@ class NotingKeeper:
 
     async def _hand(self, note: FileNote, contents: Mapping[str, bytes]) -> Refusal | None:
         number = self._notes.number_next()
-        signal = self._signal(msgspec.structs.replace(note, number=number))
+        signal = self._signal(replace(note, number=number))
         return await self._notes.hand(number, signal, contents, self._deliver)
 
     def _signal(self, note: FileNote) -> ToolEmitted:
-        whole = msgspec.structs.replace(note, call_id=self._call_id, tool=self._tool)
+        whole = replace(note, call_id=self._call_id, tool=self._tool)
         return ToolEmitted(
             at_ms=now_ms(), effect_id=self._effect_id, name=FILES_EVENT, payload=payload_of(whole)
         )
@@ -202,16 +202,14 @@ def _with_secrets(contents: Mapping[str, bytes], scrub: Scrub) -> frozenset[str]
 
 
 def _without(change: FileWrite, secret: frozenset[str]) -> FileWrite:
-    return msgspec.structs.replace(
-        change, before=_public(change.before, secret), after=_public(change.after, secret)
-    )
+    return replace(change, before=_public(change.before, secret), after=_public(change.after, secret))
 
 
 def _public(state: FileState | None, secret: frozenset[str]) -> FileState | None:
     """Hide a content with a secret: the digest of a short one would let a reader guess it."""
     if state is None or state.sha256 not in secret:
         return state
-    return msgspec.structs.replace(state, sha256="", lost="secret")
+    return replace(state, sha256="", lost="secret")
 
 
 LOGGER: Final = Logger("agentrail.runtime")

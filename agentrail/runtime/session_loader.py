@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 from attrs import frozen
+from msgspec.structs import replace
 
 from agentrail.abc.store import Filters, Store, StoredSession
 from agentrail.core.journal.fold import Folded, Sources, Walked, first_state, fold, walk
@@ -261,9 +262,7 @@ def taken_on(
         return revive(store, stored, finder, ask)
     folded = fold(revived.state, rest, tail=revived.tail, begun=revived.begun)
     attempt = revived.attempt + folded.attempt
-    return msgspec.structs.replace(
-        revived, stored=stored, state=folded.state, tail=folded.tail, attempt=attempt
-    )
+    return replace(revived, stored=stored, state=folded.state, tail=folded.tail, attempt=attempt)
 
 
 def stored_of(store: Store, scope: str, session_id: SessionId) -> StoredSession:
@@ -322,9 +321,8 @@ def check_may_trim(store: Store, scope: str, session_id: SessionId, before: int,
     """
     stored = stored_of(store, scope, session_id)
     kept = [one.seq for one in store.snapshots(scope, session_id) if one.seq >= before]
-    first = min(
-        kept, default=before
-    )  # records before the first snapshot cannot be folded, neither now nor after trimming
+    # Records before the first snapshot cannot be folded, neither now nor after trimming.
+    first = min(kept, default=before)
     after = max(first, stored.first_seq - 1, seen)
     back = [
         f" its record {one.seq}, with which it went back to record {number}"
@@ -427,7 +425,7 @@ def _fold(
     if head.drift is not None or last.drift is not None:
         return fold(start, records, tail=tail, begun=begun, sources=sources), ()
     counts = Counter(dict(head.set_aside)) + Counter(dict(last.set_aside))
-    last = msgspec.structs.replace(last, set_aside=tuple(counts.items()))
+    last = replace(last, set_aside=tuple(counts.items()))
     events: list[Event] = []
     for one in walk(head.state, records[cut:], tail=head.tail, sources=sources):
         if one.record.kind == REWOUND:

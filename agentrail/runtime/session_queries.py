@@ -5,8 +5,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 
-import msgspec
 import trio
+from msgspec.structs import replace
 
 from agentrail.core.protocol.signals import Asked, StatusQuery
 from agentrail.core.session.views import Status
@@ -48,7 +48,7 @@ class AskingHandle(Unique):
         owner = self._cell.owner_of(interaction_id)
         if owner is self._cell:
             return await self._ask(signal)
-        asked = msgspec.structs.replace(signal, signal_id=owner.pending_calls.mint())
+        asked = replace(signal, signal_id=owner.pending_calls.mint())
         return await AskingHandle(owner)._ask(asked)  # noqa: SLF001 - of the same class
 
     async def _ask(self, signal: Asked) -> object:

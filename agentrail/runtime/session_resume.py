@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any, NoReturn, TypeAlias
 
 import attrs
-import msgspec
 from attrs import define, field, frozen
+from msgspec.structs import replace
 
 from agentrail.abc import Provider, Tool
 from agentrail.abc.store import Cause, Filters, StoredSession
@@ -242,7 +242,7 @@ class SessionResumption:
             for one in taken
         }
         for name, one in found.items():
-            found[name] = msgspec.structs.replace(one, ended_below=self._ended_below(one, found))
+            found[name] = replace(one, ended_below=self._ended_below(one, found))
         root = found[self._wanted.session_id]
         before = root.state.data.seq + 1
         if self._seen is not None and len(root.events) < before - 1 - self._seen <= MAX_OLD_EVENTS:
@@ -251,7 +251,7 @@ class SessionResumption:
             missed = old_events(
                 store, stored.scope, stored.session, after=self._seen, before=before, finder=finder, ask=ask
             )
-            found[stored.session] = msgspec.structs.replace(root, events=missed or root.events)
+            found[stored.session] = replace(root, events=missed or root.events)
         return found
 
     def _ended_below(self, one: Revived, found: Container[SessionId]) -> tuple[Spent, ...]:
@@ -321,7 +321,7 @@ class SessionResumption:
             own = ports_of(revived.state, above, self._imported, agent)
             if not is_root:
                 parent_trace = trace_of_child(found[config.path[-2]].state.data, config.session_id)
-                own = msgspec.structs.replace(own, parent_trace=parent_trace)
+                own = replace(own, parent_trace=parent_trace)
             all_ports[config.session_id] = own
             gathers = bool(own.context_providers)
             parts = (asked_by(revived.state, self._ask()), own, revived.events)
@@ -339,7 +339,7 @@ class SessionResumption:
                 models=models_now(revived.state.data, own.providers),
             )
             wanted |= _wanted_below(cell, first)
-            first = msgspec.structs.replace(first, spent=_spent_below(revived, children, wanted))
+            first = replace(first, spent=_spent_below(revived, children, wanted))
             change = renew_tools(cell)
             self._keeping.keep(cell, revived.tail, first=first, snapshot=revived.snapshot, tool_change=change)
             _warn_of_lost_tools(revived.state, change)
@@ -505,7 +505,7 @@ def ports_of(
     model = data.model.model
     take_first_object(model, providers)
     is_root = len(data.config.path) == 1
-    return msgspec.structs.replace(
+    return replace(
         above,
         session_id=data.config.session_id,
         tools=tools,

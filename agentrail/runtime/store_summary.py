@@ -2,7 +2,7 @@
 
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.abc.store import Standing
 from agentrail.core.session import effect_owners
@@ -27,7 +27,7 @@ def stored_standing(state: SessionState) -> Standing:
     interactions = data.interactions
     if not interactions:
         usual = _WORKING if is_working else _IDLE
-        return msgspec.structs.replace(usual, title=title) if title else usual
+        return replace(usual, title=title) if title else usual
     times = [one.asked.expires_at_ms for one in interactions if one.asked.expires_at_ms is not None]
     return Standing(
         is_working=is_working,

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 import trio
 from attrs import define, field
+from msgspec.structs import replace
 
 from agentrail.abc import (
     MAX_RESULT_BYTES,
@@ -289,7 +290,7 @@ def _checked_question(tool: Tool, asked: ToolQuestion) -> ToolQuestion:
         message = f"tool {tool.name!r} returned a question without words, or with a time limit of {seconds!r}"
         raise ToolContractError(message)
     state = plain_details(tool.name, asked.state)
-    return msgspec.structs.replace(asked, question=clean_text(asked.question), state=state)
+    return replace(asked, question=clean_text(asked.question), state=state)
 
 
 def plain_details(name: str, details: object) -> JsonValue:
@@ -410,9 +411,8 @@ class RunningCall:
     _child_usages: list[ChildUsage]
     _began_at_ms: int
     _way_back: Callable[..., object] = field(init=False, factory=way_back)
-    _progress: Progress | None = field(
-        init=False, default=None
-    )  # created for the first report: most calls make none
+    # Created for the first report: most calls make none.
+    _progress: Progress | None = field(init=False, default=None)
     _flushing: trio.CancelScope | None = field(init=False, default=None)
     _is_detached: bool = field(init=False, default=False)
     _is_over: bool = field(init=False, default=False)
@@ -689,9 +689,8 @@ class ToolCallRunner:
     pending_calls: PendingCalls
     task_group: TaskGroup
     _journal: KeptJournal | None = None
-    _commands: BackgroundCommands | None = field(
-        init=False, default=None
-    )  # created for the first tool that uses them
+    # Created for the first tool that uses them.
+    _commands: BackgroundCommands | None = field(init=False, default=None)
 
     @property
     def files(self) -> FileNotes | None:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final, NoReturn, TypeAlias, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from agentrail.abc import Tool, ToolListing
 from agentrail.core.session.agent_records import ANSWERED_BY_SESSIONS
@@ -105,7 +106,7 @@ def _spec_of(tool: Any, listing: MakeListing) -> ToolSpec:
     described: Any = spec.description
     if not callable(described):
         return spec
-    return msgspec.structs.replace(
+    return replace(
         spec, description=call_guarded(partial(_refuse_description, spec.name), described, listing())
     )
 

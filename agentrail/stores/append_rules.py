@@ -8,8 +8,8 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
-import msgspec
 from attrs import frozen
+from msgspec.structs import replace
 
 from agentrail.abc.store import (
     Append,
@@ -284,7 +284,7 @@ def _held_by(top: StoredSession, holder: str, node: Node | None, now: int) -> He
 def takeover_record(one: StoredSession, *, node: str, cause: Cause, engine: str, now: int) -> Record:
     """Return the `taken` record that gives a session to a node, under the next number and the next epoch."""
     draft = taken_draft(node=node, cause=cause, engine=engine, at_ms=now, events=one.events)
-    tail = msgspec.structs.replace(one.tail, epoch=one.tail.epoch + 1)
+    tail = replace(one.tail, epoch=one.tail.epoch + 1)
     return sealed([draft], tail, scope=one.scope, session=one.session)[0][0]
 
 

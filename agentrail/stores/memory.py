@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from heapq import nlargest
 from typing import Final, TypeAlias
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail import outside
 from agentrail.abc.store import (
@@ -345,7 +345,7 @@ class MemoryStore:
     def _reserve(self, top: MemoryJournal, node: str) -> StoredSession:
         before = top.stored()
         if top.claimed_by == node:
-            return msgspec.structs.replace(before, deaths=max(0, top.deaths - 1))
+            return replace(before, deaths=max(0, top.deaths - 1))
         top.deaths += bool(top.node or top.claimed_by)
         self._claim_for(top, node)
         return before
@@ -423,7 +423,7 @@ class MemoryStore:
         with self._lock:
             lease = self._lease()
             before = self._nodes.get(node.id, Node(id=node.id))
-            self._nodes[node.id] = msgspec.structs.replace(node, seen_at_ms=lease.now_ms, gone_at_ms=0)
+            self._nodes[node.id] = replace(node, seen_at_ms=lease.now_ms, gone_at_ms=0)
             known = {one.id for one in self._known_nodes(lease)}
             self._nodes = {
                 name: one
@@ -437,7 +437,7 @@ class MemoryStore:
         with self._lock:
             one = self._nodes.get(node)
             if one is not None and not one.gone_at_ms:
-                self._nodes[node] = msgspec.structs.replace(one, gone_at_ms=self.now_ms())
+                self._nodes[node] = replace(one, gone_at_ms=self.now_ms())
             return one is not None
 
     def take_allowance(self, key: str, step_ms: float, limit_ms: float) -> SharedDraw:
@@ -554,7 +554,7 @@ class MemoryStore:
                 for row in self._owed_of(kind)
                 if row.node != node and lease.is_dead(self._nodes.get(row.node), silent)
             ]
-            adopted = [msgspec.structs.replace(row, node=node) for row in found[: max(0, limit)]]
+            adopted = [replace(row, node=node) for row in found[: max(0, limit)]]
             self._owed_rows.update(((row.kind, row.id), row) for row in adopted)
             return tuple(adopted)
 

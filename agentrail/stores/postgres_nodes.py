@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from agentrail.abc.store import Beat, Heartbeats, Node, OwedRow, SharedDraw, StoredSession
 from agentrail.messages import SessionId
@@ -166,7 +167,7 @@ def claim_trees(  # noqa: PLR0913 - the arguments of the port
     if again:
         run_named(connection, _END_OLD_CLAIMS, values)
     rows = run_named(connection, _CLAIM, values)
-    found = [msgspec.structs.replace(session_of(row[:-1]), deaths=row[-1]) for row in rows]
+    found = [replace(session_of(row[:-1]), deaths=row[-1]) for row in rows]
     return tuple(sorted(found, key=lambda one: (one.deaths, one.scope, one.session)))
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from agentrail.abc.store import Append, Node, Opening, StoredSession, StoredSnapshot, Taken, TakeOver
 from agentrail.core.journal.record import ERASED, Record, Tail
@@ -247,7 +248,7 @@ def _append_alone(connection: PostgresConnection, one: Append) -> AppendRefusal 
     if not isinstance(missing, tuple):
         return missing
     # A repeated append changes nothing. In particular it must not restore an older standing of the session.
-    if missing and not _advance_all(connection, [msgspec.structs.replace(one, records=missing)]):
+    if missing and not _advance_all(connection, [replace(one, records=missing)]):
         raise LostRaceError  # the owner changed in between
     return None
 
@@ -358,12 +359,12 @@ def _taken_over(
     sessions: list[StoredSession] = []
     records: list[Record] = []
     for one in tree.sessions:
-        owned = msgspec.structs.replace(one, node=wanted.node)
+        owned = replace(one, node=wanted.node)
         if not one.standing.has_ended:
             record = takeover_record(one, node=wanted.node, cause=wanted.cause, engine=engine, now=now)
             records.append(record)
             tail = Tail(seq=record.seq, epoch=record.epoch, hash=record.hash)
-            owned = msgspec.structs.replace(owned, tail=tail, written_at_ms=now)
+            owned = replace(owned, tail=tail, written_at_ms=now)
         sessions.append(owned)
     return TreeRows(sessions=tuple(sessions), claimed_by=""), records
 

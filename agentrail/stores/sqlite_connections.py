@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import apsw
 import msgspec
+from msgspec.structs import replace
 
 from agentrail.errors import AgentrailError, StoreUnavailable
 from agentrail.stores.data_directory import no_store_at
@@ -77,7 +78,7 @@ class Connector(msgspec.Struct, frozen=True, kw_only=True):
     vfs: str | None = None
 
     def at(self, path: Path) -> "Connector":
-        return msgspec.structs.replace(self, path=path)
+        return replace(self, path=path)
 
     def to_write(self) -> apsw.Connection:
         connection = self.to_fill()

@@ -5,6 +5,7 @@ from typing import Final
 
 import apsw
 import msgspec
+from msgspec.structs import replace
 
 from agentrail.abc.store import Beat, Heartbeats, Node, OwedRow, SharedDraw, StoredSession
 from agentrail.messages import SessionId
@@ -89,7 +90,7 @@ def known_nodes(connection: apsw.Connection, lease: NodeLease) -> tuple[Node, ..
 
 def hear_of(connection: apsw.Connection, node: Node, lease: NodeLease) -> Beat:
     before = fetch_node(connection, node.id) or Node(id=node.id)
-    heard = msgspec.structs.astuple(msgspec.structs.replace(node, seen_at_ms=lease.now_ms, gone_at_ms=0))
+    heard = msgspec.structs.astuple(replace(node, seen_at_ms=lease.now_ms, gone_at_ms=0))
     connection.execute(
         f"INSERT OR REPLACE INTO node ({_NODE_COLUMNS}, is_gone) VALUES (?,?,?,?,?,?,?,?,?,?,?,0)",  # noqa: S608 - a constant
         heard,
@@ -138,7 +139,7 @@ def claim_trees(  # noqa: PLR0913 - the arguments of the port, and the lease
 
 def _reserve(connection: apsw.Connection, top: StoredSession, claimed_by: str, node: str) -> StoredSession:
     if claimed_by == node:
-        return msgspec.structs.replace(top, deaths=max(0, top.deaths - 1))
+        return replace(top, deaths=max(0, top.deaths - 1))
     connection.execute(
         "UPDATE session SET claimed_by = ?, deaths = deaths + ? WHERE scope = ? AND session = ?",
         (node, bool(top.node or claimed_by), top.scope, top.session),

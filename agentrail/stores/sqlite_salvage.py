@@ -9,6 +9,7 @@ from typing import Final
 
 import apsw
 import msgspec
+from msgspec.structs import replace
 
 from agentrail.abc.store import Standing, StoredSession
 from agentrail.core.journal.record import NO_HASH, Record, Tail, first_broken
@@ -152,10 +153,7 @@ def _salvage(damaged: Path, source: apsw.Connection, fresh: apsw.Connection) -> 
         if (one := _save_session(source, fresh, name, sessions)) is not None
     ]
     alone = set(fresh.execute(_STAND_ALONE))
-    saved = [
-        msgspec.structs.replace(one, is_rebuilt=one.is_rebuilt or (one.scope, one.session) in alone)
-        for one in saved
-    ]
+    saved = [replace(one, is_rebuilt=one.is_rebuilt or (one.scope, one.session) in alone) for one in saved]
     lost_snapshots = sum(not _put(fresh, PUT_SNAPSHOT, row) for row in snapshots)
     fill_owners(fresh)  # from the journals: the damaged file may be older than the column
     for digest, content in _rows(source, "blob", "digest, content", "rowid"):
@@ -200,7 +198,7 @@ def _save_session(
             events=last.events,
             standing=Standing(),
         )
-    kept = msgspec.structs.replace(there, tail=tail, events=last.events)
+    kept = replace(there, tail=tail, events=last.events)
     if not _put(fresh, PUT_SESSION, session_row(kept)):
         return None
     for record in records:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 import apsw
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.abc.store import (
     Append,
@@ -161,7 +161,7 @@ def _append_alone(
         return missing
     # A repeated append changes nothing. In particular it must not restore an older standing of the session.
     if missing:
-        _advance_all(connection, [msgspec.structs.replace(one, records=missing)], now, known)
+        _advance_all(connection, [replace(one, records=missing)], now, known)
     return None
 
 
@@ -193,7 +193,7 @@ def take_over_tree(connection: apsw.Connection, wanted: TakeOver, lease: NodeLea
                 "UPDATE session SET last_seq = ?, epoch = ?, hash = ?, written_at_ms = ? WHERE scope = ? AND session = ?",
                 (after.seq, after.epoch, after.hash, now, scope, one.session),
             )
-            taken.append(msgspec.structs.replace(one, tail=after, written_at_ms=now))
+            taken.append(replace(one, tail=after, written_at_ms=now))
         elif one.session == root:
             taken.append(one)
     return Taken(sessions=tuple(taken))

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 from attrs import define, field
+from msgspec.structs import replace
 
 from agentrail import events, outside
 from agentrail.abc.event_reader import SessionOrigin
@@ -152,11 +153,11 @@ class AuditTail:
     def move(self, line: AuditLine, hashed: str) -> None:
         self.n, self.hash, before = line.n, hashed, self.last.get((line.scope, line.session), line)
         at_ms = max(before.at_ms, line.at_ms)  # the clock may have gone back
-        self.last[line.scope, line.session] = msgspec.structs.replace(line, at_ms=at_ms)
+        self.last[line.scope, line.session] = replace(line, at_ms=at_ms)
 
     def seal(self, line: AuditLine) -> bytes:
         """Return a line with the next number and its hash."""
-        line = msgspec.structs.replace(line, n=self.n + 1)
+        line = replace(line, n=self.n + 1)
         text = msgspec.json.encode(line)[:-1]
         self.move(line, self.hash_of(text))
         return b'%b,"hash":"%b"}\n' % (text, self.hash.encode())

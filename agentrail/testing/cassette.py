@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 import trio
 from attrs import evolve, frozen
+from msgspec.structs import replace
 
 from agentrail.abc import Capabilities, Provider
 from agentrail.core.protocol.request import Chunk, Completed, EffectId, ModelRequest
@@ -215,7 +216,7 @@ def _read(line: bytes, place: str) -> _Exchange:
 def _plain(request: ModelRequest) -> dict[str, Any]:
     # In the stable form of messages in events, without the ids of this particular session.
     messages = tuple(
-        msgspec.structs.replace(message, ref=None) if isinstance(message, UserMessage) else message
+        replace(message, ref=None) if isinstance(message, UserMessage) else message
         for message in request.messages
     )
     said = AgentEnd(messages=messages, usage=TokenUsage(), stop_reason="end")

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, Final, TypeAlias, assert_never
 
-import msgspec
 from attrs import field, frozen
+from msgspec.structs import replace
 
 from agentrail.core.policy.budget import NOTHING_SPENT, Price
 from agentrail.core.protocol import actions as a, hooks as h, signals as s
@@ -391,7 +391,7 @@ class Run:
         """Answer a plugin's request with the kind of answer that it needs, which the strategy could not know."""
         if isinstance(signal, s.PluginRequestFinished) and signal.effect_id in self._wanted:
             result = _result_for(self._wanted[signal.effect_id], signal.result)
-            return msgspec.structs.replace(signal, result=result)
+            return replace(signal, result=result)
         return signal
 
     def _hold(self, seen: Seen, script: Sequence[s.Signal]) -> None:
@@ -455,11 +455,11 @@ def _shorter(drawn: Sequence[s.Signal], position: int) -> Iterator[tuple[s.Signa
     yield (*before, *behind)
     if isinstance(signal, s.ResponseCompleted):
         for smaller in _without_one(signal.message.content):
-            message = msgspec.structs.replace(signal.message, content=smaller)
-            yield (*before, msgspec.structs.replace(signal, message=message), *behind)
+            message = replace(signal.message, content=smaller)
+            yield (*before, replace(signal, message=message), *behind)
     if isinstance(signal, s.Prompt):
         for smaller in filter(None, _without_one(signal.content)):
-            yield (*before, msgspec.structs.replace(signal, content=smaller), *behind)
+            yield (*before, replace(signal, content=smaller), *behind)
 
 
 def _without_one(blocks: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final, TypeVar
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.request import EffectId
@@ -162,7 +162,7 @@ def fit(signal: S, state: SessionState, number: int) -> S:
             changes["generation"] = number
         case _:
             pass
-    return msgspec.structs.replace(signal, **changes)
+    return replace(signal, **changes)
 
 
 def _fitting_recovery(drawn: Recovered, state: SessionState, number: int) -> dict[str, object]:

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 from attrs import frozen
+from msgspec.structs import replace
 
 from agentrail.core.protocol import actions as a
 from agentrail.core.protocol.effects import RunTool
@@ -104,7 +105,7 @@ def no_call_gets_past_a_guard(moment: PluginMoment) -> None:
             if mine:
                 _heeded(moment, state, mine, known)
             elif member.guards and known:
-                fresh = msgspec.structs.replace(_question(known[-1]), arguments=frozen_json(state.arguments))
+                fresh = replace(_question(known[-1]), arguments=frozen_json(state.arguments))
                 own = moment.seen.before.data.plugin_states[member.name]
                 asking = AskedPlugin(member=member, event=fresh, state=own, ctx=known[-1].ctx, answer=None)
                 _let_pass(moment, asking, state.arguments, "was never asked")
@@ -179,7 +180,7 @@ def _rewritten(asking: AskedPlugin) -> JsonObject:
 
 def _rewritten_from(asking: AskedPlugin, arguments: JsonObject) -> JsonObject:
     """Return a plugin's rewrite of other arguments. The same arguments if it leaves them unchanged."""
-    question = msgspec.structs.replace(_question(asking), arguments=frozen_json(arguments))
+    question = replace(_question(asking), arguments=frozen_json(arguments))
     answer = ask_again(asking.member, question, asking.state, asking.ctx)
     return answer.arguments if isinstance(answer, a.ReplaceToolArgs) else arguments
 
@@ -238,7 +239,7 @@ def _heeded(
 
 
 def _let_pass(moment: PluginMoment, asking: AskedPlugin, arguments: JsonObject, why: str) -> None:
-    question = msgspec.structs.replace(_question(asking), arguments=frozen_json(arguments))
+    question = replace(_question(asking), arguments=frozen_json(arguments))
     answer = ask_again(asking.member, question, asking.state, asking.ctx)
     is_approved = isinstance(moment.seen.signal, Approve | Prompt) or is_allowed(
         moment.seen.after.data.rules, question.name, arguments

@@ -26,8 +26,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-import msgspec
 from attrs import evolve, frozen
+from msgspec.structs import replace
 
 from agentrail.core.journal.fold import Walked
 from agentrail.core.protocol.effects import Effect, RunTool
@@ -196,7 +196,7 @@ def play(scenario: Scenario) -> str:
         signal = line.signal
         if isinstance(signal, ToolFinished) and not line.is_timed:
             began = began_at_ms.get(signal.effect_id, signal.at_ms)
-            signal = msgspec.structs.replace(signal, started_at_ms=began)
+            signal = replace(signal, started_at_ms=began)
         text.append(line.text)
         try:
             after, effects = machine.step(state, signal)

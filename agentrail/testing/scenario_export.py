@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, islice, takewhile, zip_longest
 from typing import Any, Final
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.journal.fold import NO_SOURCES, Sources, Walked
 from agentrail.core.journal.record import CLOSED, OPENED, TAKEN, Record
@@ -82,17 +82,17 @@ def _told(start: SessionState, lived: Iterable[Walked]) -> Iterator[Walked]:
             continue
         signal = one.signal
         if isinstance(signal, Prompt | GoOn | Steer):
-            signal = msgspec.structs.replace(signal, signal_id=SignalId(signal.ref))
+            signal = replace(signal, signal_id=SignalId(signal.ref))
         before = state
         effects: tuple[Effect, ...] = ()
         try:
             state, effects = step(before, signal)
         except InternalError as error:
-            yield msgspec.structs.replace(one, before=before, signal=signal, after=state, crash=str(error))
+            yield replace(one, before=before, signal=signal, after=state, crash=str(error))
             continue
         if list(_events_in(effects)) != list(_events_in(one.effects)):
             raise _no_words(one.record, "its events depend on the name of its caller")
-        yield msgspec.structs.replace(one, before=before, signal=signal, after=state, effects=effects)
+        yield replace(one, before=before, signal=signal, after=state, effects=effects)
 
 
 def _events_in(effects: Iterable[Effect]) -> Iterator[bytes]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NewType, assert_never, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from agentrail import events as e
 from agentrail.core.policy.budget import Budget
@@ -161,9 +162,7 @@ def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
             kind = type(event)
             if _GROUP_OF[kind] not in show:
                 return None
-            said = (
-                event if kind not in e.TERMINAL or REFS in show else msgspec.structs.replace(event, ref=None)
-            )
+            said = event if kind not in e.TERMINAL or REFS in show else replace(event, ref=None)
             return f"Publish {kind.__name__}{_fields_of(said)}"
         case asked.ReplyToCaller(to=to, value=value):
             return f"Reply {to} {_answer_words(value)}"

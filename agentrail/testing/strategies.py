@@ -8,6 +8,7 @@ from typing import Final, TypeVar, get_args
 import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
+from msgspec.structs import replace
 
 from agentrail import messages as m
 from agentrail.core.policy.budget import spent_of
@@ -109,7 +110,7 @@ _request_ids: Final = st.sampled_from((None, None, "req-1", "req-2"))
 _digests: Final = st.sampled_from((None, None, "0" * 64, "f" * 64))
 _traces: Final = st.sampled_from((None, None, m.TraceContext(traceparent=f"00-{'a' * 32}-{'b' * 16}-01")))
 # With a time limit, like all that waits for the user here: every run comes to an end.
-_BROUGHT: Final = msgspec.structs.replace(plain_tool("raed"), answered_by="client", timeout_seconds=1.0)
+_BROUGHT: Final = replace(plain_tool("raed"), answered_by="client", timeout_seconds=1.0)
 _settings: Final = st.sampled_from(
     (
         None,
@@ -120,7 +121,7 @@ _settings: Final = st.sampled_from(
         PromptSettings(tools=(_BROUGHT,)),
         PromptSettings(instructions="Be brief."),
         PromptSettings(max_cost_usd=0.5),
-        PromptSettings(tools=(msgspec.structs.replace(_BROUGHT, name="read"),)),
+        PromptSettings(tools=(replace(_BROUGHT, name="read"),)),
     )
 )
 _client_ids: Final = st.sampled_from((None, None, None, "web-1", "web-2"))

@@ -4,8 +4,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-import msgspec
 from attrs import evolve, frozen
+from msgspec.structs import replace
 
 from agentrail.errors import IdInvalid, OptionError, SessionNotFound, SessionUnknown
 from agentrail.events import AgentResumed, AgentStart, Event, PromptQueued, PromptReceived
@@ -88,7 +88,7 @@ class _Kept:
 
     def open(self, after: int = -1) -> tuple[Bridged[Responding], tuple[Frame, ...]]:
         """Return the state before the first event, and the frames so far, for a reader that has the first ones."""
-        own = msgspec.structs.replace(self.begin.own, after=after)
+        own = replace(self.begin.own, after=after)
         response = self.begin.response
         if not self.is_resumed:
             return Bridged(response, own), ()

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail import events as e
 from agentrail.core.policy.budget import Ledger
@@ -86,7 +86,7 @@ def late_values_are_read(seen: Seen) -> None:
         case ToolFinished(value=value, effect_id=effect_id):
             owner = seen.before.data.open.get(effect_id)
             values = (
-                (msgspec.structs.replace(value, call_id=owner.call_id),)
+                (replace(value, call_id=owner.call_id),)
                 if value is not None and isinstance(owner, OfStoppedCall)
                 else ()
             )
@@ -130,7 +130,7 @@ def requests_speak_every_dialect(seen: Seen) -> None:
     """Any vendor would accept a request: the conversation so far fits every model that may come next."""
     for start in seen.of(StartStream):
         # A format may not support a caller's settings for one cycle: that ends the cycle with its own error.
-        check_dialects(msgspec.structs.replace(start.request, settings=None))
+        check_dialects(replace(start.request, settings=None))
 
 
 # Cycles.

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final, assert_never
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.protocol.effects import (
     AskHost,
@@ -170,7 +170,7 @@ def late_outcomes_change_nothing(seen: Seen) -> None:
             return
         was = seen.before.data
         counted = not is_ephemeral_signal(seen.signal)
-        assert seen.after.data == msgspec.structs.replace(was, dropped=was.dropped + counted)
+        assert seen.after.data == replace(was, dropped=was.dropped + counted)
         assert seen.after.phase is seen.before.phase
         assert seen.effects == ()
 
@@ -381,7 +381,7 @@ def a_recovery_decides_all_that_is_open(seen: Seen) -> None:
     if was.open and signal.attempt >= MAX_RECOVERIES:
         assert [type(effect) for effect in seen.effects] == [Publish]
         assert (len(told), len(parked)) == (0, 1)
-        assert now == msgspec.structs.replace(was, seq=was.seq + 1)
+        assert now == replace(was, seq=was.seq + 1)
         return
     assert (len(told), len(parked)) == (1, 0)
     decided = [(one.open in _CALLS, one.id) for one in told[0].decisions]

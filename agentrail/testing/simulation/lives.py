@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from agentrail import outside
 from agentrail.otp.crash_text import describe_bug
@@ -120,12 +121,12 @@ def live_one(work: SeedRange, seed: int) -> Lived:
     )
     if report.broken is None:
         told = stories.story(report, shows_all=True) if work.shows_all and work.count == 1 else ""
-        return msgspec.structs.replace(lived, told=told)
+        return replace(lived, told=told)
     told, file = tell_broken(
         report, Path(work.save), work.max_lives, work.max_seconds, shows_all=work.shows_all
     )
     outcome = "broken" if outcome == "held" else outcome
-    return msgspec.structs.replace(lived, outcome=outcome, told=told, file="" if file is None else str(file))
+    return replace(lived, outcome=outcome, told=told, file="" if file is None else str(file))
 
 
 def tell_broken(

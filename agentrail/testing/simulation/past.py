@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from agentrail.abc.store import Opening
 from agentrail.core.journal.record import CODEC, DRIFTED, ERASED, NO_HASH, OPENED, Record, hash_of
@@ -173,11 +174,11 @@ def _adopted(opening: Opening) -> Opening:
     before = NO_HASH
     for record in opening.records:
         body = _with_owner(record.body) if record.kind in {OPENED, DRIFTED} else record.body
-        moved = msgspec.structs.replace(record, scope=WORLD_TENANT, body=body)
+        moved = replace(record, scope=WORLD_TENANT, body=body)
         before = record.hash if record.kind == ERASED else hash_of(before, moved)
-        records.append(msgspec.structs.replace(moved, hash=before))
+        records.append(replace(moved, hash=before))
     owner = session_owner_key(_OWNER)
-    return msgspec.structs.replace(opening, records=tuple(records), owner=owner, node="")
+    return replace(opening, records=tuple(records), owner=owner, node="")
 
 
 def _with_owner(body: bytes) -> bytes:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from agentrail.distribution import NAME
 from agentrail.private_paths import write_private
@@ -67,8 +68,8 @@ class SimFile(msgspec.Struct, frozen=True, kw_only=True):
 
     def sealed(self) -> "SimFile":
         """Return it with its digest."""
-        plain = msgspec.structs.replace(self, digest="")
-        return msgspec.structs.replace(self, digest=blake2b(canonical(plain), digest_size=16).hexdigest())
+        plain = replace(self, digest="")
+        return replace(self, digest=blake2b(canonical(plain), digest_size=16).hexdigest())
 
 
 _CONVERT: Final = converter_of(SimFile)

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.abc.store import Filters, Heartbeats, Node, OwedRow, OwedStore, Standing, TakeOver, take_all
 from agentrail.core.values.port_members import offers
@@ -272,7 +272,7 @@ def owed_rows_have_one_owner(trial: StoreTrial) -> None:
     store.change_owed(rows)
     expect_same(store.owed("letter", node="n1"), (rows[0],), "the rows of n1")
     expect_same(store.owed("letter"), tuple(rows), "all rows")
-    mine = msgspec.structs.replace(rows[2], node="n2")
+    mine = replace(rows[2], node="n2")
     expect_same(store.adopt_owed("letter", "n2"), (mine,), "the rows of no node")
     expect_same(store.adopt_owed("letter", "n3"), (), "rows whose nodes live")
     store.gone("n1")

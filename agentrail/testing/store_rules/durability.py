@@ -3,6 +3,7 @@
 from functools import partial
 
 import msgspec
+from msgspec.structs import replace
 
 from agentrail.abc.store import Append, Erasure, Filters, Node, Standing, Store
 from agentrail.core.journal.erasure import closing_record
@@ -63,9 +64,9 @@ def the_last_two_snapshots_are_kept(trial: StoreTrial) -> None:
     trial.store.put_snapshot(again)
     expect_same(found(), (again, shots[1]), "snapshots after one was put again")
     expect_same(len(trial.store.snapshots("", other.session)), 1, "snapshots of another session")
-    trial.store.put_snapshot(msgspec.structs.replace(again, session=SessionId("unknown")))
+    trial.store.put_snapshot(replace(again, session=SessionId("unknown")))
     expect_same(trial.store.snapshots("", SessionId("unknown")), (), "snapshots of an unknown session")
-    damaged = msgspec.structs.replace(snapshot_behind(author.records[8]), state=b"damaged")
+    damaged = replace(snapshot_behind(author.records[8]), state=b"damaged")
     trial.store.put_snapshot(damaged)
     expect_same(found(), (damaged, again), "snapshots with a damaged one")
 
@@ -215,9 +216,9 @@ def nothing_is_trimmed_without_a_snapshot(trial: StoreTrial) -> None:
     expect_error(OptionError, partial(call, 3), "trimming without a snapshot")
     sound = snapshot_behind(author.records[3])
     for broken in (
-        msgspec.structs.replace(sound, state=b"other"),
-        msgspec.structs.replace(sound, hash=bytes(16)),
-        msgspec.structs.replace(sound, check=bytes(16)),
+        replace(sound, state=b"other"),
+        replace(sound, hash=bytes(16)),
+        replace(sound, check=bytes(16)),
     ):
         trial.store.put_snapshot(broken)
         expect_error(OptionError, partial(call, 3), "trimming before a damaged snapshot")
@@ -281,7 +282,7 @@ def a_store_is_closed_twice(trial: StoreTrial) -> None:
 
 def _nodes(store: Store) -> list[Node]:
     # A store that only its own process writes may know that the nodes of an earlier process have ended.
-    return [msgspec.structs.replace(node, gone_at_ms=0) for node in store.nodes()]
+    return [replace(node, gone_at_ms=0) for node in store.nodes()]
 
 
 def what_was_kept_is_there_again(trial: StoreTrial) -> None:
@@ -365,7 +366,7 @@ def _without_content(was: Record) -> Record:
         RECORD_VERSION,
     )
     expect_same(decode_erased(body).number, was.seq, "the number")
-    return msgspec.structs.replace(was, kind=ERASED, body=body, does="")
+    return replace(was, kind=ERASED, body=body, does="")
 
 
 def erasing_again_changes_nothing(trial: StoreTrial) -> None:

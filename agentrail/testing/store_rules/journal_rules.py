@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
 
-import msgspec
 from attrs import frozen
+from msgspec.structs import replace
 
 from agentrail.abc.store import Node, Standing, Store, Taken, TakeOver, take_all
 from agentrail.core.journal.record import NO_HASH, TAKEN, Tail, first_broken
@@ -101,8 +101,8 @@ def a_number_is_given_once(trial: StoreTrial) -> None:
     second = Author("s", tail=first.tail)
     trial.keep(first.write("mine"))
     trial.refuse(second.write("yours"))
-    other_hash = msgspec.structs.replace(first.records[-1], hash=NO_HASH)
-    trial.refuse(msgspec.structs.replace(first.write("later"), records=(other_hash,)))
+    other_hash = replace(first.records[-1], hash=NO_HASH)
+    trial.refuse(replace(first.write("later"), records=(other_hash,)))
     first.records.pop()
     expect_same(trial.records("s"), tuple(first.records), "the journal")
 
@@ -126,7 +126,7 @@ def a_repeated_append_may_go_on(trial: StoreTrial) -> None:
     early = author.write("a", "b")
     trial.keep(early)
     more = author.write("c", "d", standing=Standing(title="more"))
-    trial.keep(msgspec.structs.replace(more, records=early.records + more.records))
+    trial.keep(replace(more, records=early.records + more.records))
     trial.expect_journal(author)
     expect_same(trial.stored("s").standing.title, "more", "the title")
 
@@ -143,7 +143,7 @@ def the_same_opening_again_is_fine(trial: StoreTrial) -> None:
     for what, other in (
         ("other records", Author("s").opening("b")),
         ("fewer and different records", Author("s").opening("c", "d")),
-        ("another node", msgspec.structs.replace(opening, node="n2")),
+        ("another node", replace(opening, node="n2")),
     ):
         message = str(expect_error(AlreadyExists, partial(trial.store.create, other), what))
         assert "'s'" in message, f"the message does not name the session: {message}"
@@ -157,7 +157,7 @@ def an_append_goes_in_whole_or_not_at_all(trial: StoreTrial) -> None:
     opening = other.opening("a")
     mixed = other.write("another", "free", "free too", standing=Standing(title="wrong"))
     trial.refuse(mixed)
-    trial.refuse(msgspec.structs.replace(mixed, records=opening.records + mixed.records))
+    trial.refuse(replace(mixed, records=opening.records + mixed.records))
     trial.expect_journal(first)
     expect_same(trial.stored("s").standing.title, "", "the title after refused appends")
 
@@ -372,5 +372,5 @@ def _outcome(store: Store) -> object:
         shots = [shot.seq for shot in store.snapshots(one.scope, one.session)]
         kept = (one.session, one.root, one.parent, one.node, one.first_seq, one.events, one.standing)
         sessions.append((kept, said, shots))
-    nodes = [msgspec.structs.replace(node, seen_at_ms=0) for node in store.nodes()]
+    nodes = [replace(node, seen_at_ms=0) for node in store.nodes()]
     return sessions, nodes, store.blob(blob_name(_BLOB))

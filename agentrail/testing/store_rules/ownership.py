@@ -2,7 +2,7 @@
 
 from functools import partial
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.abc.store import Append, Cause, Node, Standing, Taken, TakeOver, take_all
 from agentrail.core.journal.record import TAKEN, decode_taken
@@ -63,7 +63,7 @@ def what_an_old_owner_has_queued_is_refused(trial: StoreTrial) -> None:
     for one in queued:
         trial.refuse(one)
     trial.refuse(*queued)
-    trial.refuse(msgspec.structs.replace(queued[0], records=tuple(r for one in queued for r in one.records)))
+    trial.refuse(replace(queued[0], records=tuple(r for one in queued for r in one.records)))
     trial.keep(new.write("b", "c"))
     trial.refuse(*queued)
     for one in queued:
@@ -74,7 +74,7 @@ def what_an_old_owner_has_queued_is_refused(trial: StoreTrial) -> None:
 def an_epoch_that_was_never_given_is_refused(trial: StoreTrial) -> None:
     """An append with a higher epoch than the newest is `JournalBehind`: only `take` gives epochs, so the store lost that `taken` record."""
     author = trial.begin("s")
-    ahead = Author("s", tail=msgspec.structs.replace(author.tail, epoch=2))
+    ahead = Author("s", tail=replace(author.tail, epoch=2))
     trial.find_behind(ahead.write("a"))
     trial.keep(author.write("b"))
     trial.find_behind(ahead.write("c"))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.abc.store import Filters, Node, OwedRow, OwedStore, Standing, StoredSession, get_all
 from agentrail.core.values.port_members import offers
@@ -218,7 +218,7 @@ def nodes_are_known(trial: StoreTrial) -> None:
     expect_same(sorted(known), ["n1", "silent"], "nodes")
     for node in known.values():
         assert start <= node.seen_at_ms <= end, f"{node} has no heartbeat on the clock of the store"
-    expect_same(msgspec.structs.replace(known["n1"], seen_at_ms=0), owner, "the facts of a node")
+    expect_same(replace(known["n1"], seen_at_ms=0), owner, "the facts of a node")
     trial.pass_lease()
     expect_same([node.id for node in trial.store.nodes()], ["n1"], "nodes after a lease")
     trial.store.beat(Node(id="n1", version="1.2.4"))

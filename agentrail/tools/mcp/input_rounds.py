@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
 from attrs import asdict, evolve, frozen
+from msgspec.structs import replace
 
 from agentrail.abc import Resumption, ToolQuestion
 from agentrail.core.values.question_forms import fault_of_form, fault_of_url
@@ -79,7 +79,7 @@ class InputRounds:
         for key, params in self.left.items():
             question = question_of(server, params)
             if question is not None:
-                return rounds, msgspec.structs.replace(question, state=asdict(rounds))
+                return rounds, replace(question, state=asdict(rounds))
             rounds = rounds._with_answer(key, elicit_result_of(params, "declined"))
         return rounds, None
 
