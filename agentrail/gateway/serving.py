@@ -364,7 +364,7 @@ def _load_certificate(certfile: Path, keyfile: Path) -> ssl.SSLContext:
     return context
 
 
-class TlsFiles:
+class _TlsFiles:
     """A certificate and its key. A renewed one applies to connections that begin afterwards, an invalid one changes nothing.
 
     Attributes:
@@ -421,7 +421,7 @@ async def followed_tls(certfile: Path | None, keyfile: Path | None) -> AsyncIter
     if certfile is None or keyfile is None:
         yield None
         return
-    files = TlsFiles(certfile, keyfile)
+    files = _TlsFiles(certfile, keyfile)
     failure = Kept()  # a nursery would wrap what the block raises
     async with trio.open_nursery() as nursery:
         if files.can_be_followed:
