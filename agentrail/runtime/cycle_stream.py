@@ -1,7 +1,7 @@
 """The events of one cycle for its caller, from its prompt to its end. The stream always ends."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias
 
@@ -74,7 +74,7 @@ class CycleStream:
         )
         self._config: SessionConfig | None = None
         self._call: PendingCall | None = None
-        self._wait = cell.pending_calls.waited_for("stream")
+        self._wait = ExitStack()
         self._accepted: Event | None = None
         self._end: AgentEnd | None = None
         self._is_queued = False
@@ -119,7 +119,7 @@ class CycleStream:
         self._config = self._cell.state.data.config
         await self._events.__aenter__()
         try:
-            self._wait.__enter__()
+            self._wait.enter_context(self._cell.pending_calls.waited_for("stream"))
             self._call = self._cell.pending_calls.open(
                 self._prompt, self._cell.send, on_answered=self._events.end
             )
@@ -248,7 +248,7 @@ class CycleStream:
 
     async def _leave(self) -> None:
         call = self._call
-        self._wait.__exit__(None, None, None)
+        self._wait.close()
         await self._events.__aexit__(None, None, None)
         if call is None:
             return

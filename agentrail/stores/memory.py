@@ -665,7 +665,7 @@ class MemoryStore:
             roots = sorted({(key[0], one.root) for key, one in working if not one.standing.has_ended})
             behind = roots[bisect_right(roots, after or ("", "")) :]
             tops = (self._journals[root] for root in behind if root in self._journals)
-            gone = [top for top in tops if lease.is_dead(self._nodes.get(top.node))]
+            gone = [top for top in tops if not self._is_alive(top.node, lease)]
             return tuple(top.stored() for top in gone[: max(0, limit)])
 
     def due(self, within_ms: int = 0, limit: int = 100) -> tuple[StoredSession, ...]:
@@ -677,7 +677,7 @@ class MemoryStore:
                 for key in self._timed
                 if (at := self._journals[key].standing.due_at_ms) is not None
                 and at <= lease.now_ms + within_ms
-                and lease.is_dead(self._nodes.get(self._journals[key].node))
+                and not self._is_alive(self._journals[key].node, lease)
             )
             return tuple(self._journals[key].stored() for _, key in due[: max(0, limit)])
 
@@ -736,6 +736,9 @@ class MemoryStore:
         tree, owner = [self._journals[key].standing for key in keys], self._nodes.get(top.node)
         check_left(top.session, tree, owner, self._lease())
 
+    def _is_alive(self, node: str, lease: NodeLease) -> bool:
+        return not lease.is_dead(self._nodes.get(node))
+
     def _lease(self) -> NodeLease:
         return NodeLease(self.now_ms(), self._lease_ms)
 
@@ -744,7 +747,7 @@ class MemoryStore:
         return (
             one
             for one in self._nodes.values()
-            if self._owned[one.id] or self._claims[one.id] or one.id in owing or not lease.is_dead(one)
+            if self._owned[one.id] or self._claims[one.id] or one.id in owing or self._is_alive(one.id, lease)
         )
 
     def _own(self, journal: MemoryJournal, node: str) -> None:

@@ -273,7 +273,7 @@ def _hides_ended(own, _store, *given, force=False):
 
 def _holds_from_itself(own, store, *given, **force):
     scope, root, node, cause = given
-    again = ", again" if store._is_alive(node, store.now_ms()) else ""
+    again = ", again" if store._is_alive(node, store._lease()) else ""
     return own(scope, root, f"{node}{again}", cause, **force)
 
 
@@ -342,7 +342,7 @@ TakesEnded = broken(take=_takes_ended)
 ChildrenFirst = broken(_tree=lambda own, _, scope, root: own(scope, root)[::-1])
 HidesEnded = broken(take=_hides_ended)
 HoldsNothing = broken(
-    _is_alive=lambda _own, _, node, now: False,
+    _is_alive=lambda _own, _, node, lease: False,
     take=lambda own, _, *given, force=False: own(*given, force=True),
 )
 HoldsFromItself = broken(take=_holds_from_itself)
@@ -395,7 +395,7 @@ def _takes_what_it_reserved(own, store, *given, **options):
 
 def _holds_from_owners(own, store, scope, root, node, *given, **options):
     holder = store._journals[scope, root].claimed_by
-    if holder not in ("", node) and store._is_alive(holder, store.now_ms()):
+    if holder not in ("", node) and store._is_alive(holder, store._lease()):
         raise HeldBy(root, node=holder, address="", seen_ago_ms=0)
     return own(scope, root, node, *given, **options)
 
@@ -537,7 +537,7 @@ EndedAreDue = broken(
     due=lambda own, store, within=0, limit=100: own(within, limit) + store.find(Filters(has_ended=True))
 )
 KnowsTheHeardOnly = broken(
-    nodes=lambda own, store: tuple(one for one in own() if store._is_alive(one.id, store.now_ms()))
+    nodes=lambda own, store: tuple(one for one in own() if store._is_alive(one.id, store._lease()))
 )
 ForgetsNoNode = broken(nodes=lambda _own, store: tuple(store._nodes.values()))
 BelievesNodes = broken(nodes=lambda own, _: tuple(replace(one, seen_at_ms=0) for one in own()))
@@ -582,7 +582,7 @@ def _owners_need_nothing(own, store, scope, session, **rest):
 
 def _owners_need_what_ended(own, store, scope, session, **rest):
     found = store.get(scope, session)
-    if found and store._is_alive(found.node, store.now_ms()) and found.root == session:
+    if found and store._is_alive(found.node, store._lease()) and found.root == session:
         raise StillNeeded(session, by=[found.node])
     return own(scope, session, **rest)
 
@@ -685,7 +685,7 @@ DeletesChildren = broken(
 )
 OwnersNeedWhatEnded = broken(delete=_owners_need_what_ended)
 HoldsForEver = broken(
-    _is_alive=lambda _own, store, node, now: node in store._nodes,
+    _is_alive=lambda _own, store, node, lease: node in store._nodes,
     take=_holds_for_ever,
     delete=_owners_need_what_ended,
 )
@@ -865,7 +865,7 @@ def _takes_late_snapshots(_own, store, snapshot):
 
 def _erases_nothing_of_the_living(own, store, scope, session, why):
     top = store._journals.get((scope, session))
-    if top is not None and store._is_alive(top.node, store.now_ms()):
+    if top is not None and store._is_alive(top.node, store._lease()):
         raise StillNeeded(session, by=[f"node {top.node}"])
     return own(scope, session, why)
 
