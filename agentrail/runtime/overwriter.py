@@ -68,6 +68,7 @@ class Overwriter:
         self._is_due = False
         self._removed = trio.Event()
         self._is_resting = False
+        self._has_looked = False
         self.done: int = 0
 
     async def purge(self, remove: Callable[[], T]) -> T:
@@ -110,8 +111,7 @@ class Overwriter:
         self._become_due()
 
     async def run(self) -> None:
-        if await self._was_owed():
-            self._become_due()
+        await self._look()
         pause = OVERWRITE_AFTER_SECONDS
         while True:
             await self._removed.wait()
@@ -132,8 +132,15 @@ class Overwriter:
             self._is_resting = False
 
     async def finish(self) -> None:
+        if not self._has_looked:  # a short process may end before its task has
+            await self._look()
         if self._is_due and not self._is_resting:
             await self._overwrite()
+
+    async def _look(self) -> None:
+        if await self._was_owed():
+            self._become_due()
+        self._has_looked = True
 
     # --- in the store's writing thread
 

@@ -257,7 +257,7 @@ class Keeping:
             with suppress(StoreUnavailable):
                 await self.write(partial(self.store.gone, self.node.id))
                 self._was_reported = True
-        if not self.store.is_immediate:
+        if not self.store.is_immediate and self.heartbeat is None:
             await self.overwriter.finish()
 
     async def begin(self, cell: SessionCell, *, forked_from: tuple[SessionId, int] | None = None) -> None:

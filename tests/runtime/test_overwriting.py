@@ -97,6 +97,25 @@ async def test_it_takes_a_fiftieth_of_the_time_however_often_is_purged(nursery):
 
 
 @on_virtual_time
+async def test_a_process_that_ends_before_it_has_looked_does_what_is_owed():
+    """Its task has not begun then. One that has looked does not look again."""
+    store = FileStore()
+    store.change_owed(OWED)
+    store.began = trio.current_time()
+
+    async def write(function):
+        await trio.sleep(1)
+        return function()
+
+    one = Overwriter(store, write)
+    await one.finish()
+    assert store.written_at == [2]
+    assert store.owed("overwrite") == ()
+    await one.finish()
+    assert trio.current_time() - store.began == 2
+
+
+@on_virtual_time
 async def test_what_an_earlier_process_owed_is_done():
     """It stands in the store; and where that cannot be asked, it is done in vain."""
     for asked, answer in ((lambda *_, **__: OWED, 1), (None, 1), (lambda *_, **__: (), 0)):
