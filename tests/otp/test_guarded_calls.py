@@ -13,6 +13,7 @@ from agentrail.otp.guarded_calls import (
     is_async,
     is_plain_function,
     leaves,
+    only_error,
     takes,
     travels,
 )
@@ -156,3 +157,12 @@ def test_a_function_takes_as_many_arguments_as_it_has_parameters(function, most)
     """One without a signature, such as `max`, is not judged, and what is no function takes none."""
     assert takes(function, ["a"] * most) is (most >= 0)
     assert takes(function, ["a"] * (most + 1)) is (most == 9)
+
+
+def test_an_error_that_is_alone_is_unwrapped_from_its_groups():
+    """However deep. Two errors stay together, and one without a group is what it is."""
+    one, two = ValueError(), KeyboardInterrupt()
+    assert only_error(one) is one
+    assert only_error(BaseExceptionGroup("", [ExceptionGroup("", [one])])) is one
+    both = BaseExceptionGroup("", [one, two])
+    assert only_error(BaseExceptionGroup("", [both])) is both
