@@ -85,8 +85,8 @@ class UsersOfHost:
         """End a user's sessions, and erase conversations and memories. Idempotent: call again if cancelled."""
         owner, sessions = self._intake.owner_of(principal), self._parts.sessions
         told = await sessions.supervisor.forget_user(owner.user_id, tenant_id=owner.tenant_id)
-        for _, session_id in told.trees:
-            sessions.list.forget(owner.tenant_id, session_id)
+        for scope, session_id in told.trees:
+            sessions.list.forget(scope, session_id)
             self.forget_session(owner, session_id)
         return told
 
