@@ -8,12 +8,18 @@ from collections.abc import Callable
 from functools import partial
 from itertools import repeat
 from threading import RLock
-from typing import Any, Final, TypeVar, overload
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, overload
 
 import msgspec
 
 S = TypeVar("S", bound=msgspec.Struct)
 T = TypeVar("T")
+
+END_OF_CALENDAR_MS: Final = 253_402_300_800_000
+"""The end of the year 9999, in milliseconds since 1970. Python has no later dates."""
+
+Moment: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=END_OF_CALENDAR_MS)]
+"""A time that has a date, in milliseconds since 1970."""
 
 _BUILDING: Final = RLock()
 """Held while msgspec builds the table of a type.

@@ -41,6 +41,7 @@ from agentrail.runtime.session_stores import json_of_memory, search_both
 from agentrail.stores.memory_store_names import faults_of_memories, make_notes, make_recall
 from agentrail.stores.store_names import path_of_store
 from agentrail.stores.store_urls import PRIVATE, is_shared_store
+from agentrail.structs import END_OF_CALENDAR_MS
 from agentrail.tools.tool_text import printable
 
 # Forgetting a user: erases journals and memories, and reports what was and was not reached.
@@ -241,13 +242,9 @@ def _whose(place: MemoryPlace, verb: str) -> str:
 def text_lines(found: Sequence[MemoryEntry]) -> Iterator[str]:
     """Yield a line per memory: id, day, tags, text. Control characters are escaped."""
     for one in found:
-        day = datetime.datetime.fromtimestamp(min(one.at_ms, _LAST_MS) / 1000, datetime.UTC)
+        day = datetime.datetime.fromtimestamp(min(one.at_ms, END_OF_CALENDAR_MS - 1) / 1000, datetime.UTC)
         tags = f" [{', '.join(one.tags)}]" if one.tags else ""
         yield f"{one.id}  {day:%Y-%m-%d}{tags}  {printable(one.text)}"
-
-
-_LAST_MS: Final = 253_402_300_799_000
-"""The last second of the year 9999. `datetime` has no later dates."""
 
 
 @contextmanager

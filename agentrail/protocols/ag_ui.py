@@ -31,6 +31,7 @@ from agentrail.protocols.response_changes import (
     TakenBack,
 )
 from agentrail.protocols.response_state import Bridge, PendingAnswer, Response
+from agentrail.structs import END_OF_CALENDAR_MS
 
 AG_UI_VERSION: Final = "1.0"
 """Version of the protocol that we speak."""
@@ -398,7 +399,7 @@ def _interrupt(run: AgUiRun, name: str, call_id: str, what: PendingAnswer) -> Fr
         told["message"], text = what.hint or f"Run {what.tool}?", canonical_json(what.arguments).decode()
         if f"{call_id} {text}" not in run.known:  # changed since the call was shown
             told["message"] += f" Run {what.tool} with {text}?"
-        if what.expires_at_ms is not None and what.expires_at_ms < 253_402_300_800_000:  # noqa: PLR2004 - the year 10000
+        if what.expires_at_ms is not None and what.expires_at_ms < END_OF_CALENDAR_MS:
             told["expiresAt"] = (_EPOCH + timedelta(milliseconds=what.expires_at_ms)).isoformat()
         return told
     assert isinstance(what, events.AskUser)  # noqa: S101 - client calls are not interrupts

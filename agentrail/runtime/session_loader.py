@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
-import msgspec
 from attrs import frozen
 from msgspec.structs import replace
 
@@ -30,7 +29,7 @@ from agentrail.core.protocol.effects import Publish
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.session.state import SessionConfig, SessionState
-from agentrail.core.session.state_codec import begun_in, decode_config, decode_session
+from agentrail.core.session.state_codec import begun_in, decode_codeless, decode_session
 from agentrail.core.stack.loaded_stack import Ask
 from agentrail.core.stack.plugin import Plugin
 from agentrail.errors import (
@@ -167,27 +166,17 @@ def opening_of(store: Store, stored: StoredSession) -> StoredOpening:
     Raises:
         SessionNotFound, Trimmed, StoreUnavailable: Same as `Store.read`.
         Erased: The content was erased.
-        CodecError: A newer version wrote it.
+        CodecError: A newer version wrote it, or it is damaged.
     """
     state, origin = _beginning_of(store, stored)
-    document = msgspec.json.decode(state)
-    config = document["session_state"]["data"]["config"]
-    # Without its plugins: no code is loaded yet, and the configuration does not refer to them.
-    head = {"codec": document["codec"], "tools": document["tools"], "plugins": []}
-    plugins = [
-        PluginRecord(
-            name=one["name"], version=one["version"], origin=one["origin"], options=one.get("options")
-        )
-        for one in document["plugins"]
-    ]
-    numbers = document["session_state"]["data"]["tools"]["tools"]
+    begun = decode_codeless(state)
     return StoredOpening(
         session_id=stored.session,
         scope=stored.scope,
         origin=origin,
-        config=decode_config(msgspec.json.encode({**head, "kind": "config", "config": config})),
-        tools=tuple(document["tools"][number]["name"] for number in numbers),
-        plugins=tuple(plugins),
+        config=begun.config,
+        tools=tuple(spec.name for spec in begun.tools.specs),
+        plugins=begun.plugins,
     )
 
 

@@ -112,6 +112,7 @@ TEXTS: Final[Mapping[str, Reader]] = {
     "blobs of a record": _in('{"$blob":1,"a":', _bytes(bodies.blobs_of)),
     "join_blobs": _in('{"$blob":1,"a":', lambda text: bodies.join_blobs(text.encode(), lambda _: None)),
     "decode_config": state_codec.decode_config,
+    "decode_codeless": state_codec.decode_codeless,
     "decode_toolbox": state_codec.decode_toolbox,
     "decode_session": state_codec.decode_session,
     "a snapshot": _bytes(form_fields.decode_snapshot),

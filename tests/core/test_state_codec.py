@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -506,11 +507,17 @@ def test_spoilt_bytes_get_the_typed_error_or_are_a_state(seed):
     for number in range(150):
         changed = _mutated if number % 2 else _changed_tree
         spoilt = changed(text, random)
+        codeless = None
+        with suppress(CodecError):
+            codeless = codec.decode_codeless(spoilt)
         try:
             back = codec.decode_session(spoilt, plugins_of(state))
         except (CodecError, PluginError, AssertionError):  # the last: by the resolver of this test
             continue
         read += 1
+        assert codeless is not None
+        assert (codeless.config, codeless.tools) == (back.data.config, back.data.tools)
+        assert tuple(one.name for one in codeless.plugins) == back.data.stack.names
         again = codec.encode_session(back)
         assert codec.decode_session(again, plugins_of(back)) == back
     assert read

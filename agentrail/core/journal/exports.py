@@ -2,12 +2,12 @@
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Final, NoReturn, TypeAlias
+from typing import Annotated, Final, NoReturn
 
 import msgspec
 from msgspec.structs import replace
 
-from agentrail.core.journal.jsonl import decode_line, encode_line
+from agentrail.core.journal.jsonl import Count, decode_line, encode_line
 from agentrail.core.journal.record import NO_HASH, Record, blobs_of, first_broken, fits_behind
 from agentrail.errors import CodecError, JournalCorrupt
 from agentrail.messages import SessionId
@@ -17,8 +17,6 @@ EXPORT_VERSION: Final = 1
 
 EXPORT_BEGINS: Final = b'{"agentrail_export":'
 """The beginning of a file of exported sessions, of any version."""
-
-_Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]  # the columns of a store have 64 bits
 
 
 class ExportHead(Value, frozen=True, kw_only=True):
@@ -37,11 +35,12 @@ class ExportHead(Value, frozen=True, kw_only=True):
     scope: str = ""
     root: SessionId
     parent: str = ""
-    forked_from: tuple[SessionId, _Number] | None = None
+    forked_from: tuple[SessionId, Count] | None = None
     is_working: bool = False
     has_ended: bool = False
-    waits_for: _Number = 0
-    due_at_ms: _Number | None = None
+    waits_for: Count = 0
+    # A time limit may be as long as the column of a store can hold.
+    due_at_ms: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None = None
     title: str = ""
     content: bool = True
 

@@ -1,15 +1,20 @@
 """A journal as text: one line of JSON per record, readable by other tools, and decoded bit for bit. Pure: bytes in and out."""
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
-from msgspec import Raw
+from msgspec import Meta, Raw
 
 from agentrail.core.journal.record import NO_HASH, RECORD_VERSION, Record, Tail, fits_behind
 from agentrail.errors import CodecError, JournalCorrupt
 from agentrail.messages import SessionId
-from agentrail.structs import Value, decoder_of, struct_from
+from agentrail.structs import Moment, Value, decoder_of, struct_from
+
+MAX_COUNT: Final = 2**53 - 1
+"""The largest number that every reader of JSON keeps exactly. A column of a store has room for more."""
+
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 
 
 class _Line(Value, frozen=True, kw_only=True):
@@ -18,13 +23,13 @@ class _Line(Value, frozen=True, kw_only=True):
     version: int
     scope: str
     session: SessionId
-    seq: int
-    epoch: int
-    at_ms: int
+    seq: Count
+    epoch: Annotated[int, Meta(ge=1, le=MAX_COUNT)]
+    at_ms: Moment
     kind: str
     body: Raw
     does: str
-    events: int
+    events: Count
     hash: str
 
 

@@ -161,7 +161,7 @@ def sealed(
 
 def first_broken(records: Iterable[Record], tail: Tail = Tail()) -> int | None:  # noqa: B008 - frozen
     """Return the number of the first record that does not follow the one before it, or None if all do."""
-    seq, epoch, last = tail.seq, 0, tail.hash
+    seq, epoch, last = tail.seq, tail.epoch, tail.hash
     for record in records:
         seq += 1
         if record.seq != seq or record.epoch < epoch or not fits_behind(last, record):

@@ -15,12 +15,14 @@ state gives the same bytes in every process. The order of a mapping is part of i
 and if there are too many entries the first one is dropped.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, Literal, NoReturn, TypeAlias, cast
+from typing import Any, Final, Literal, NoReturn, TypeAlias, TypeVar, cast
 
 import msgspec
 
+from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.session.state import SessionConfig, SessionState
 from agentrail.core.session.state_shapes import (
@@ -46,6 +48,7 @@ CODEC_VERSION: Final = 1
 
 DocumentKind: TypeAlias = Literal["config", "toolbox", "stack", "session_state"]
 
+T = TypeVar("T")
 
 _BEGUN: Final = ("session_state", "begun")
 
@@ -67,7 +70,7 @@ def decode_config(text: bytes | str) -> SessionConfig:
     Raises:
         CodecError: Your move: the text is not such a document, or is one of a newer version.
     """
-    return cast("SessionConfig", _read("config", SessionConfig, text, Reading()))
+    return cast("SessionConfig", _read_all("config", SessionConfig, text, Reading()))
 
 
 def encode_toolbox(tools: Toolbox) -> bytes:
@@ -85,7 +88,7 @@ def decode_toolbox(text: bytes | str) -> Toolbox:
     Raises:
         CodecError: Your move: the text is not such a document, or is one of a newer version.
     """
-    return cast("Toolbox", _read("toolbox", Toolbox, text, Reading()))
+    return cast("Toolbox", _read_all("toolbox", Toolbox, text, Reading()))
 
 
 def encode_stack(stack: Stack, states: PluginStates) -> bytes:
@@ -110,7 +113,7 @@ def decode_stack(text: bytes | str, resolve: Resolve, *, ask: Ask = plainly) -> 
         PluginError: Your move: a plugin is missing, cannot be loaded, or does not accept the state of another
             version.
     """
-    found = cast("Stacked", _read("stack", Stacked, text, Reading(resolve, ask)))
+    found = cast("Stacked", _read_all("stack", Stacked, text, Reading(resolve, ask)))
     return found.plugins, found.states
 
 
@@ -161,7 +164,37 @@ def decode_session(text: bytes | str, resolve: Resolve = NO_PLUGINS, *, ask: Ask
         PluginError: Your move: a plugin is missing, cannot be loaded, or does not accept the state of another
             version.
     """
-    return cast("SessionState", _read("session_state", SessionState, text, Reading(resolve, ask)))
+    return cast("SessionState", _read_all("session_state", SessionState, text, Reading(resolve, ask)))
+
+
+class CodelessState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The parts of a session's state that are decoded without the code of its plugins."""
+
+    config: SessionConfig
+    tools: Toolbox
+    plugins: tuple[PluginRecord, ...]
+
+
+def decode_codeless(text: bytes | str) -> CodelessState:
+    """Decode these parts of the output of `encode_session`.
+
+    Raises:
+        CodecError: Your move: the text is not such a document, or is one of a newer version.
+    """
+    kind: Final = "session_state"
+    reading = Reading()
+
+    def parts(document: dict[str, Any]) -> CodelessState:
+        state = step_down(kind, expected_kind, dict, document.get(kind))
+        data = step_down(kind, step_down, "data", expected_kind, dict, state.get("data"))
+        part = partial(step_down, kind, step_down, "data", _part, data)
+        return CodelessState(
+            config=part("config", SHAPES.of(SessionConfig), reading),
+            tools=part("tools", SHAPES.of(Toolbox), reading),
+            plugins=_part(document, "plugins", PLUGINS, reading),
+        )
+
+    return _read(kind, text, reading, parts)
 
 
 def _write(
@@ -188,13 +221,20 @@ def _codec_error(what: str, error: Misfit | RecursionError, advice: str, news: s
     return CodecError(f"{what}: at {misfit.path}: {misfit.fault}; {advice}", path=misfit.path)
 
 
-def _read(kind: DocumentKind, hint: Any, text: bytes | str, reading: Reading) -> object:
+def _read_all(kind: DocumentKind, hint: Any, text: bytes | str, reading: Reading) -> object:
+    def everything(document: dict[str, Any]) -> object:
+        step_down("plugins", reading.restore, _part(document, "plugins", PLUGINS, reading))
+        return _part(document, kind, SHAPES.of(hint), reading)
+
+    return _read(kind, text, reading, everything)
+
+
+def _read(kind: DocumentKind, text: bytes | str, reading: Reading, parts: Callable[[dict[str, Any]], T]) -> T:
     try:
         document = expected_kind(dict, read_json(text))
         _check_head(document, kind)
         reading.specs = _part(document, "tools", SPECS, reading)
-        step_down("plugins", reading.restore, _part(document, "plugins", PLUGINS, reading))
-        return _part(document, kind, SHAPES.of(hint), reading)
+        return parts(document)
     except (Misfit, RecursionError) as error:
         what, advice = f"no {kind}", f"pass what was written as {kind}"
         raise _codec_error(what, error, advice, news="it may come from a newer version") from error

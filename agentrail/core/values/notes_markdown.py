@@ -8,7 +8,7 @@ from typing import Final
 from attrs import evolve, frozen
 
 from agentrail.errors import OptionError
-from agentrail.structs import Value
+from agentrail.structs import END_OF_CALENDAR_MS, Value
 
 NOTES_FILE: Final = "NOTES.md"
 
@@ -27,8 +27,6 @@ _HEADING: Final = "## "
 _COMMENT: Final = "<!--"
 _COMMENT_END: Final = "-->"
 _BULLET: Final = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+(.*\S)\s*")
-_LAST_MS: Final = 253_402_300_800_000
-"""The end of the year 9999, the last date that can be represented."""
 
 
 class NoteTopic(Value, frozen=True, kw_only=True):
@@ -202,7 +200,7 @@ def _joined(sections: Sequence[_Section]) -> str:
 
 
 def _heading(topic: str, at_ms: int) -> str:
-    when = datetime.datetime.fromtimestamp(min(at_ms, _LAST_MS - 1) / 1000, datetime.UTC)
+    when = datetime.datetime.fromtimestamp(min(at_ms, END_OF_CALENDAR_MS - 1) / 1000, datetime.UTC)
     return f"## {topic} <!-- {when:%Y-%m-%dT%H:%M:%SZ} -->"
 
 

@@ -1,5 +1,7 @@
 """Exports are read back bit for bit; one that was changed is refused, with the first record that is another one."""
 
+import re
+
 import msgspec
 import pytest
 
@@ -8,7 +10,7 @@ from agentrail.core.journal.jsonl import read_journal
 from agentrail.core.journal.record import Draft, Tail, sealed, split_blobs
 from agentrail.errors import CodecError, JournalCorrupt
 from tests.core.journal.golden_journals import FOLDER
-from tests.core.journal.recorded import SESSION
+from tests.core.journal.recorded import SESSION, resealed
 
 GOLDEN = sorted(FOLDER.rglob("*.jsonl"))
 HEAD = ExportHead(session=SESSION, records=0, root=SESSION, scope="", title="Foxes", waits_for=2)
@@ -62,6 +64,24 @@ def test_a_damaged_journal_is_not_exported(kept):
     with pytest.raises(JournalCorrupt) as raised:
         exported(records)
     assert (raised.value.session_id, raised.value.seq) == (SESSION, 1 if records[0].seq == 2 else 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((name, value) for name in ("epoch", "events", "at_ms") for value in (-1, 2**63 - 1, 2**63, 2**70)),
+        ("epoch", 0),
+        ("at_ms", 253_402_300_800_000),
+    ],
+)
+def test_a_number_that_no_session_reaches_is_refused(name, value):
+    """Whoever writes a file can make its hashes fit, but a store keeps 64 bits, and a takeover and an event add 1. The year 10000 has no date."""
+    records = read_journal(GOLDEN[0].read_bytes()).records[:3]
+    text = exported(resealed(records, {3: {name: value}}) if name != "epoch" else records)
+    if name == "epoch":  # an export itself refuses one that falls
+        text = re.sub(rb'"epoch":\d+', b'"epoch":%d' % value, text)
+    with pytest.raises(JournalCorrupt, match=rf"not a line of a journal: .*\$\.{name}"):
+        read_export(text)
 
 
 def test_any_changed_byte_is_noticed():

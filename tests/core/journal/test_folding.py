@@ -92,6 +92,9 @@ def test_what_no_session_would_have_written_is_damage():
     headless = resealed(RECORDS[:1], {1: {"kind": "closed"}})
     with pytest.raises(JournalCorrupt, match="it is 'closed', but a journal must begin with 'opened'"):
         fold_journal(headless)
+    stray = msgspec.structs.replace(RECORDS[0], session="t")
+    with pytest.raises(JournalCorrupt, match=f"it opens '{RECORDS[0].session}' below"):
+        fold_journal(resealed([stray], {}))
     again = behind(RECORDS, rec.Draft(at_ms=1, kind="opened", body=RECORDS[0].body))
     with pytest.raises(JournalCorrupt, match="a journal is opened only once, at its beginning"):
         fold_journal(again)
