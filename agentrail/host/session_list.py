@@ -9,7 +9,7 @@ from attrs import evolve, frozen
 from msgspec.structs import replace
 
 from agentrail.abc.store import Filters, StoredSession
-from agentrail.errors import SessionDown
+from agentrail.errors import CodecError, SessionDown, Trimmed
 from agentrail.host.identity import (
     METADATA_KEY,
     SessionOwner,
@@ -22,6 +22,8 @@ from agentrail.host.identity import (
 from agentrail.host.listed_session import ListedSession, listed_awake
 from agentrail.host.session_order import USUAL_SORT, ListPlace, rows_in_order
 from agentrail.host.session_rows import make_row, row_with_notes
+from agentrail.logs import Logger
+from agentrail.messages import JsonObject
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_rows import ASLEEP, ENDED, glance_at, phase_of
 from agentrail.runtime.supervisor import SessionSupervisor
@@ -29,6 +31,8 @@ from agentrail.wire.rows import RowFilter, SessionRow, row_fits
 
 ALIVE: Final = RowFilter(ended=False)
 """All sessions that have not ended."""
+
+LOGGER: Final = Logger("agentrail.host")
 
 _AT_ONCE: Final = 500
 _TURN_EVERY: Final = 64
@@ -160,12 +164,17 @@ class SessionList:
         # With the start time: after a deletion, another user's session may have the id.
         opened_at_ms, known = self._owners.get((row.scope, row.session), (None, None))
         if opened_at_ms != row.opened_at_ms:
-            facts = await self._supervisor.facts_of(row.session, scope=row.scope)
-            if facts is None:  # deleted meanwhile
-                return None
-            owner = None if is_temporary(facts.user_data) else owner_of_session(facts.user_data)
-            agent_id = profile_of_session(facts.user_data) or ""
-            known = None if owner is None else _Known(owner, agent_id, METADATA_KEY in facts.user_data)
+            try:
+                facts = await self._supervisor.facts_of(row.session, scope=row.scope)
+            except (CodecError, Trimmed) as error:  # of one session, and the others are listed
+                LOGGER.warning(
+                    "session %s is in no list: its beginning cannot be read: %s", row.session, error
+                )
+                known = None
+            else:
+                if facts is None:  # deleted meanwhile
+                    return None
+                known = _known_from(facts.user_data)
             self._owners[row.scope, row.session] = row.opened_at_ms, known
             if len(self._owners) > _MAX_KNOWN_OWNERS:
                 self._owners.popitem(last=False)
@@ -197,6 +206,13 @@ class _Known:
     owner: SessionOwner
     agent_id: str
     has_metadata: bool
+
+
+def _known_from(user_data: JsonObject) -> _Known | None:
+    owner = None if is_temporary(user_data) else owner_of_session(user_data)
+    if owner is None:
+        return None
+    return _Known(owner, profile_of_session(user_data) or "", METADATA_KEY in user_data)
 
 
 def _filters(tenant_id: str, owner: SessionOwner | None) -> Filters:
