@@ -237,7 +237,10 @@ app.command(
 app.command(
     "agentrail.cli.branch_commands:import_",
     name="import",
-    help="Read a session back that `sessions export` wrote. A file that was changed is refused, and the first changed record named.",
+    help="""Read a session back that `sessions export` wrote. A file that was changed is refused, and the first changed record named.
+
+    Import what you trust: a session that continues runs the calls that were approved in it, and keeps the rules of its user.
+    A fork of it has none of the open calls.""",
 )
 
 

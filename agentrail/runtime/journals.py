@@ -646,7 +646,8 @@ class Journals:
     async def import_session(self, data: bytes) -> tuple[SessionId, ...]:
         """Write the sessions of a `jsonl` export into the store, bit for bit. None of them starts to run.
 
-        Identical sessions that are already stored stay unchanged.
+        Identical sessions that are already stored stay unchanged. A session that is resumed runs the calls that were approved in
+        it, and keeps the rules of its user: import what you trust. A fork has none of the open calls.
 
         Returns:
             The ids, root first. `resume_session` resumes it.

@@ -5,17 +5,21 @@ import json
 import pytest
 
 from agentrail.abc.store import Filters
+from agentrail.cli.store_access import journal_of
 from agentrail.core.journal.exports import EXPORT_BEGINS
 from agentrail.core.journal.record import first_broken
 from agentrail.errors import AlreadyExists, JournalCorrupt, OptionError, SessionNotFound, Trimmed, Unrevivable
-from agentrail.plugins import Continue, plugin
-from agentrail.runtime.session_export import export_stored
+from agentrail.events import ApprovalRequired
+from agentrail.messages import SessionId
+from agentrail.plugins import Continue, HumanApproval, plugin
+from agentrail.runtime.session_export import export_stored, fork_stored
 from agentrail.runtime.tree_secrets import knowing
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.orphans import no_orphans
 from agentrail.testing.supervisors import open_nameless
+from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools.task import TaskTool
 from tests.runtime.rig import on_bounded_time, open_over, saying
 from tests.stores.rig import opening
@@ -173,3 +177,34 @@ async def test_what_cannot_be_exported_is_said():
     async with no_orphans(), open_nameless() as supervisor:
         with pytest.raises(OptionError, match="needs a store"):
             await supervisor.export_session("s-1")
+
+
+async def test_an_imported_session_runs_what_was_approved_and_a_fork_of_it_does_not():
+    """What the pages warn of: nobody is asked again for a call that somebody else approved, and that waited for a slot."""
+
+    def tools():
+        return {"tools": [HangingTool(), RecordingTool(name="shell")], "plugins": [HumanApproval()]}
+
+    both = ScriptedModel([calls(("hang", {}), ("shell", {"command": "rm -r notes"}))])
+    async with open_over(MemoryStore()) as supervisor:
+        session = await supervisor.start_session(model=both, session_id="s", max_parallel_tools=1, **tools())
+        await session.prompt("Go")
+        async with session.subscribe(after=0) as events:
+            async for event in events:
+                if isinstance(event, ApprovalRequired):
+                    await session.approve(event.approval.id)
+                    break
+        data = await supervisor.export_session("s")
+        await session.abort("it is exported")
+    store = MemoryStore()
+    async with open_over(store) as supervisor:
+        await supervisor.import_session(data)
+        stored = store.get("", "s")
+        fork_stored(store, journal_of(store, stored), stored.tail.seq, SessionId("fork"), 1)
+        ran = {}
+        for name in ("s", "fork"):
+            given = tools()
+            session = await supervisor.resume_session(name, model=saying("a", "b"), **given)
+            await session.ask("And?")
+            ran[name] = [dict(one) for one in given["tools"][1].calls]
+        assert ran == {"s": [{"command": "rm -r notes"}], "fork": []}
