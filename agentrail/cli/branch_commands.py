@@ -10,7 +10,7 @@ from cyclopts import Parameter, validators
 from agentrail import outside
 from agentrail.abc import Sandbox
 from agentrail.abc.store import Store, StoredSession
-from agentrail.cli.stdio import write_all
+from agentrail.cli.stdio import write_text
 from agentrail.cli.storage_options import store_arguments
 from agentrail.cli.store_access import (
     USUAL_PLACE,
@@ -125,7 +125,7 @@ def export(
         data = _exported(opened, find_one(opened, session, place.scope), form, content=not no_content)
     data = leaving_export(data, is_exact=form == "jsonl" and not no_content)
     if file is None:
-        write_all(1, data)
+        write_text(data.decode())
         return
     write_new_file(file, [data])
     say(f"{file}: {len(data)} bytes")

@@ -23,10 +23,10 @@ from agentrail.blueprints import Blueprint
 from agentrail.blueprints.builder import import_name
 from agentrail.cli.config_setup import ConfigFiles, read_setup
 from agentrail.cli.ctrl_c import Interrupts, stop_signals
-from agentrail.cli.event_text import on_one_line, without_controls
+from agentrail.cli.event_text import on_one_line
 from agentrail.cli.exit_codes import Exit
 from agentrail.cli.log_output import Debug
-from agentrail.cli.stdio import write_all
+from agentrail.cli.stdio import without_controls, write_all
 from agentrail.cli.storage_options import DataDirectory, directory_of
 from agentrail.cli.store_access import say, store_command
 from agentrail.cli.text_output import read_named, read_named_text

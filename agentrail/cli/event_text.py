@@ -2,7 +2,6 @@
 
 import json
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
@@ -10,6 +9,7 @@ from attrs import define, field, frozen
 
 from agentrail.cli.chat_notices import innermost, is_for_user, notice_of, show_milliseconds
 from agentrail.cli.markdown_blocks import MarkdownBlocks
+from agentrail.cli.stdio import without_controls
 from agentrail.core.policy.tags import rest_of
 from agentrail.events import (
     STEP_MARKS,
@@ -260,13 +260,6 @@ def json_line(event: Event) -> Pieces:
 
 
 # --- parts of lines
-
-
-def without_controls(text: str) -> str:
-    """Remove control characters: a model, or a file that it read, must not move the cursor."""
-    if text.isprintable():  # the common case
-        return text
-    return "".join(char for char in text if char in "\n\t" or unicodedata.category(char) not in {"Cc", "Cs"})
 
 
 def on_one_line(text: str) -> str:

@@ -19,9 +19,9 @@ from cyclopts import Parameter
 from agentrail.abc.store import Store, StoredSession
 from agentrail.app import make_provider, provider_of
 from agentrail.blueprints.builder import import_name
-from agentrail.cli.event_text import without_controls
 from agentrail.cli.exit_codes import Exit
 from agentrail.cli.session_filters import EVERY_SESSION, ChosenSessions
+from agentrail.cli.stdio import without_controls
 from agentrail.cli.store_access import (
     USUAL_PLACE,
     JsonLines,

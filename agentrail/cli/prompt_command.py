@@ -16,9 +16,9 @@ from agentrail.cli.config_setup import (
     read_setup,
     write_notice,
 )
-from agentrail.cli.event_text import without_controls
 from agentrail.cli.exit_codes import Exit
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
+from agentrail.cli.stdio import without_controls
 from agentrail.cli.text_output import print_text
 from agentrail.core.policy.request_context import fixed_tokens_of
 from agentrail.core.values.toolbox import Toolbox

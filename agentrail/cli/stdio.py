@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import sys
+import unicodedata
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
@@ -32,6 +33,19 @@ def write_all(descriptor: int, data: bytes) -> None:
                 raise OutputClosed from None
             message = f"the output cannot be written: {error.strerror}"
             raise OutputFailed(message) from None
+
+
+def write_text(text: str) -> None:
+    """Write a text to stdout. A terminal gets it without control characters, other programs as it is."""
+    shown = without_controls(text) if os.isatty(DESCRIPTORS["out"]) else text
+    write_all(DESCRIPTORS["out"], shown.encode("utf-8", "replace"))
+
+
+def without_controls(text: str) -> str:
+    """Remove control characters: a model, or a file that it read, must not move the cursor."""
+    if text.isprintable():  # the common case
+        return text
+    return "".join(char for char in text if char in "\n\t" or unicodedata.category(char) not in {"Cc", "Cs"})
 
 
 def write_error(text: str) -> None:

@@ -15,7 +15,7 @@ from agentrail.abc.held_secrets import secrets_in_variables
 from agentrail.abc.store import TEMPORARY_SESSIONS, Filters, OwedStore, Store, StoredSession, owed_rows
 from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
-from agentrail.cli.stdio import write_all, write_error
+from agentrail.cli.stdio import write_error, write_text
 from agentrail.cli.storage_options import DEFAULT_STORE, STORE_VARIABLE, DataDirectory, directory_for
 from agentrail.config.settings import modules_of
 from agentrail.core.journal.fold import GetBlob, Sources
@@ -242,7 +242,7 @@ def store_command(command: Callable[P, Exit | None]) -> Callable[P, Exit]:
 
 def say(*lines: str) -> None:
     for line in lines:
-        write_all(1, f"{without_known(line)}\n".encode("utf-8", "replace"))
+        write_text(f"{without_known(line)}\n")
 
 
 def write_new_file(file: Path, pieces: Iterable[bytes]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from agentrail.cli.exit_codes import Exit
-from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all, write_error
+from agentrail.cli.stdio import OutputClosed, OutputFailed, write_error, write_text
 from agentrail.config.key_filter import hide_keys
 from agentrail.errors import OptionError
 from agentrail.file_systems import fault_of_reading
@@ -45,7 +45,7 @@ def read_named_text(file: Path) -> str:
 
 def print_text(text: str) -> Exit:
     try:
-        write_all(1, f"{hide_keys(text)}\n".encode("utf-8", "replace"))
+        write_text(f"{hide_keys(text)}\n")
     except (OutputFailed, OutputClosed) as error:
         return end_without_output(error)
     return Exit.DONE

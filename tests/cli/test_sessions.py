@@ -1,6 +1,7 @@
 """`agentrail sessions`, and `run --keep`, as processes: what a store holds, read beside a process that writes it."""
 
 import json
+import os
 import signal
 import sqlite3
 from contextlib import closing
@@ -22,7 +23,7 @@ from agentrail.stores.data_directory import find_data_directory
 from agentrail.stores.notes_files import NoteFiles
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.stores.store_names import open_store
-from tests.cli.rig import alive, open_terminal, run_agentrail, run_beside, run_line, sleeping_below
+from tests.cli.rig import alive, command, open_terminal, run_agentrail, run_beside, run_line, sleeping_below
 
 DEMO = ("--model", "demo:fast", "--tools", "list_dir")
 
@@ -117,8 +118,8 @@ async def test_a_session_is_listed_shown_and_traced(ask, session, tmp_path):
     assert [record["seq"] for record in records] == [3, 4]
     assert "look around" in some.out
 
-    for command in ("show", "trace", "check", "delete", "recover", "replay"):
-        ran = await ask(command, f"{session}x")
+    for name in ("show", "trace", "check", "delete", "recover", "replay"):
+        ran = await ask(name, f"{session}x")
         assert ran.code == 2
         assert repr(session) in ran.err
         assert "agentrail sessions list" in ran.err
@@ -391,6 +392,27 @@ async def test_an_export_without_content_holds_no_word(ask, session):
     assert "**Calls list_dir**" in ran.out
 
 
+async def test_a_terminal_gets_no_control_characters(tmp_path, kept):
+    """A conversation may hold any, and a terminal would take them as commands. A program gets them as they are."""
+    ran = await run_agentrail("run", "look \x1b]0;a title\x07 \x9bhere", *DEMO, "--keep", variables=kept)
+    session = ran.err.rsplit(maxsplit=1)[-1]
+    for arguments in (
+        ("export", session, "--format", "markdown"),
+        ("trace", session, "--json", "--limit", "3"),
+    ):
+        master, slave = os.openpty()
+        with trio.fail_after(60):
+            argv = command("sessions", *arguments)
+            await trio.run_process(argv, stdout=slave, env={**os.environ, **kept})
+        shown = os.read(master, 1 << 16).decode()
+        os.close(master)
+        os.close(slave)
+        assert "a title" in shown
+        assert not {"\x1b", "\x07", "\x9b"} & set(shown)
+        ran = await run_agentrail("sessions", *arguments, variables=kept)
+        assert "\x9bhere" in ran.out
+
+
 @pytest.mark.journal(21)
 @pytest.mark.at(146)
 async def test_a_fork_is_in_the_list_and_can_be_gone_on_with_a_copy_of_its_files(
@@ -534,7 +556,7 @@ async def test_scope_restricts_commands_about_several_sessions(tmp_path, kept):
                 await session.prompt("hello")
             store.back_up(tmp_path / "copied.db")  # as after a crash in the middle of both
     spans, cases = tmp_path / "spans.jsonl", tmp_path / "cases"
-    for command, said in (
+    for line, said in (
         (("sessions", "list", *place), "acme/one "),
         (("sessions", "check", *place), "1 sessions are intact\n"),
         (("sessions", "recover", "--dry-run", *place), "acme/one: "),
@@ -543,7 +565,7 @@ async def test_scope_restricts_commands_about_several_sessions(tmp_path, kept):
         (("sessions", "recover", *place), "1 of 1 sessions came back\n"),
         (("evals", "from-sessions", f"{cases}", *place), ""),
     ):
-        ran = await run_agentrail(*command, variables=kept)
-        assert (ran.code, said in ran.out, "beta" in ran.out) == (0, True, False), (command, ran)
+        ran = await run_agentrail(*line, variables=kept)
+        assert (ran.code, said in ran.out, "beta" in ran.out) == (0, True, False), (line, ran)
     assert len((cases / "cases.jsonl").read_text().splitlines()) == 1
     assert "beta" not in spans.read_text()

@@ -13,8 +13,8 @@ from rich.style import Style
 from rich.text import Text
 from rich.theme import Theme
 
-from agentrail.cli.event_text import without_controls
 from agentrail.cli.markdown_blocks import Block
+from agentrail.cli.stdio import without_controls
 
 ColorSystem: TypeAlias = Literal["standard", "256", "truecolor"]
 Rows: TypeAlias = tuple[str, ...]
