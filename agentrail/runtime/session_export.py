@@ -21,7 +21,9 @@ from agentrail.errors import AlreadyExists, CodecError, Fenced, OptionError, Tri
 from agentrail.messages import AssistantMessage, Message, SessionId, Text, ToolCall, ToolMessage
 from agentrail.runtime.journal_state import Journal
 from agentrail.runtime.persistence import ENGINE
+from agentrail.runtime.session_keys import fault_of_scope
 from agentrail.runtime.session_loader import PluginFinder, all_sessions, fold_sources, read_after
+from agentrail.runtime.session_options import faults_of_value
 from agentrail.runtime.tree_secrets import without_known
 from agentrail.structs import picked_fields, struct_from
 
@@ -101,6 +103,7 @@ def openings_of(text: bytes) -> tuple[Opening, ...]:
         exported = read_export(text)
     except CodecError as error:
         raise OptionError([str(error)]) from error
+    OptionError.raise_for([fault for one in exported for fault in _faults_of_names(one.head)])
     return tuple(
         Opening(
             records=one.records,
@@ -115,6 +118,16 @@ def openings_of(text: bytes) -> tuple[Opening, ...]:
         )
         for one in exported
     )
+
+
+def _faults_of_names(head: ExportHead) -> Iterator[str]:
+    """Yield faults of names that no session has here: commands show them, and paths of files are made of them."""
+    fault = fault_of_scope("scope", head.scope)
+    if fault is not None:
+        yield fault
+    forked_from = "" if head.forked_from is None else head.forked_from[0]
+    for name in dict.fromkeys((head.session, head.root, head.parent or head.root, forked_from or head.root)):
+        yield from faults_of_value("session_id", name)
 
 
 def import_stored(store: Store, text: bytes) -> tuple[SessionId, ...]:

@@ -3,11 +3,12 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from agentrail.abc.store import Filters
 from agentrail.cli.store_access import journal_of
-from agentrail.core.journal.exports import EXPORT_BEGINS
-from agentrail.core.journal.record import first_broken
+from agentrail.core.journal.exports import EXPORT_BEGINS, encode_export, read_export
+from agentrail.core.journal.record import Draft, Tail, first_broken, sealed
 from agentrail.errors import AlreadyExists, JournalCorrupt, OptionError, SessionNotFound, Trimmed, Unrevivable
 from agentrail.events import ApprovalRequired
 from agentrail.messages import SessionId
@@ -177,6 +178,35 @@ async def test_what_cannot_be_exported_is_said():
     async with no_orphans(), open_nameless() as supervisor:
         with pytest.raises(OptionError, match="needs a store"):
             await supervisor.export_session("s-1")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(
+            (name, value)
+            for name in ("session", "root")
+            for value in ("", "../x", "a b", "s\x1b[2J", "s\n", "x" * 129)
+        ),
+        ("parent", "a/b"),
+        ("forked_from", ("$(reboot)", 1)),
+        *(("scope", value) for value in ("..", "a/b", "\x1b[2J", "x" * 129)),
+    ],
+)
+async def test_an_export_with_a_name_that_no_session_has_is_refused(name, value):
+    """A command shows it, also within one to paste into a shell, and paths are made of it."""
+    (head,) = [one.head for one in read_export((await lived(MemoryStore()))[0]) if not one.head.parent]
+    head = replace(head, **{name: value})
+    records = sealed(
+        [Draft(at_ms=1, kind="opened", body=b"{}")], Tail(), scope=head.scope, session=head.session
+    )[0]
+    data = b"".join(encode_export(head, records, {}.get))
+    store = MemoryStore()
+    async with open_over(store) as supervisor:
+        expected = "scope is" if name == "scope" else "session_id is"
+        with pytest.raises(OptionError, match=f"{expected} .* of A-Z a-z 0-9"):
+            await supervisor.import_session(data)
+    assert not store.find(Filters())
 
 
 async def test_an_imported_session_runs_what_was_approved_and_a_fork_of_it_does_not():
