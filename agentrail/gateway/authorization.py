@@ -8,6 +8,7 @@ import ipaddress
 import math
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeVar, cast
 from urllib.parse import quote, unquote_plus
@@ -24,6 +25,7 @@ from agentrail.gateway.followed_files import follow_token_file
 from agentrail.gateway.node_token import ANSWER_HEADER, NODE_HEADER, NodeCall, NodeCalls
 from agentrail.gateway.request_parser import AsgiApp, AsgiReceive, AsgiSend, judge_headers
 from agentrail.gateway.tokens import PREFIX, SCOPES, Tokens
+from agentrail.gateway.whole_answer import WholeAnswer, header_pairs, send_whole
 from agentrail.host.hook_payloads import Principal
 from agentrail.host.identity import fault_of_name, faults_of_principal
 from agentrail.logs import Logger
@@ -637,7 +639,7 @@ class AccessGuard:
             return
         preflight = self.check.rules.answer_preflight(head, self.methods_of(path))
         if preflight is not None:
-            await _answer(send, 204, {**preflight}, b"")
+            await send_whole(send, WholeAnswer(status=204, headers=preflight))
             return
         readable = _adding(send, self.check.rules.cors_headers(head))
         outcome = await self._judge(head, path)
@@ -681,26 +683,17 @@ async def send_refusal(
     encode: EncodeError = ErrorAnswer.encode,
 ) -> None:
     """Send an error response. For a WebSocket, before its upgrade if possible."""
-    headers = {"content-type": "application/json", **answer.headers}
+    refusal = partial(WholeAnswer, status=answer.status, headers=answer.headers)
     if scope["type"] == "http":
-        await _answer(send, answer.status, headers, encode(answer))
+        await send_whole(send, refusal(body=encode(answer)))
     elif _REFUSED_UPGRADE in scope.get("extensions", {}):
-        await _answer(send, answer.status, headers, answer.encode(), kind=_REFUSED_UPGRADE)
+        await send_whole(send, refusal(body=answer.encode()), _REFUSED_UPGRADE)
     else:
         await send({"type": "websocket.close"})  # the server answers 403
 
 
-async def _answer(
-    send: AsgiSend, status: int, headers: dict[str, str], body: bytes, *, kind: str = "http.response"
-) -> None:
-    lines = {**headers, "content-length": f"{len(body)}"} if body else headers
-    encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in lines.items()]
-    await send({"type": f"{kind}.start", "status": status, "headers": encoded})
-    await send({"type": f"{kind}.body", "body": body})
-
-
-def _adding(send: AsgiSend, headers: Any) -> AsgiSend:
-    encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+def _adding(send: AsgiSend, headers: Mapping[str, str]) -> AsgiSend:
+    encoded = header_pairs(headers)
 
     async def adding(message: MutableMapping[str, Any]) -> None:
         if message["type"] in {"http.response.start", "websocket.http.response.start"}:

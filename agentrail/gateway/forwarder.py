@@ -37,11 +37,13 @@ from agentrail.gateway.node_token import (
     NodeCalls,
     digest_of_body,
     is_signed_answer,
+    signature_in,
 )
 from agentrail.gateway.path_endpoint import CallRoute, Gateway, NotAccepted, RouteCall, RunHere, SessionMoved
 from agentrail.gateway.request_parser import CallerLeft
 from agentrail.gateway.stream_watchdog import ForeignStream
 from agentrail.gateway.token_watcher import OpenStream
+from agentrail.gateway.whole_answer import header_pairs
 from agentrail.host.hook_payloads import Principal
 from agentrail.host.host import Host
 from agentrail.host.identity import SessionOwner, fault_of_session_id
@@ -125,14 +127,13 @@ _UNREACHABLE: Final = (
 _LOST: Final = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError)
 
 
-def decide_headers(call: RouteCall, token: str) -> list[tuple[bytes, bytes]]:
+def decide_headers(call: RouteCall, token: str) -> dict[str, str]:
     """Return the headers of a call for another node: its own without those of the connection."""
     given = call.head.headers
     named = {one.strip().lower() for one in given.get("connection", "").split(",")}
-    left = [(name, value) for name, value in given.items() if name not in _NOT_SENT and name not in named]
-    size = [] if call.head.method in ("GET", "HEAD") else [("content-length", f"{len(call.text)}")]
-    pairs = [*left, *size, (NODE_HEADER, token)]
-    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in pairs]
+    left = {name: value for name, value in given.items() if name not in _NOT_SENT and name not in named}
+    size = {} if call.head.method in ("GET", "HEAD") else {"content-length": f"{len(call.text)}"}
+    return {**left, **size, NODE_HEADER: token}
 
 
 def decide_head_seconds(call: RouteCall, route: CallRoute) -> float:
@@ -302,11 +303,11 @@ class Forwarder:
             path=target.decode(),
             tls=self.tls if address.scheme == "https" else None,
         )
-        headers = [(NODE_HEADER.encode(), token.encode())]
+        headers = header_pairs({NODE_HEADER: token})
         async with client_socket.open_websocket(
             at, PROTOCOL, headers, within_seconds=_CONNECT_SECONDS
         ) as connection:
-            signature = dict(connection.handshake_headers).get(ANSWER_HEADER.encode(), b"").decode("latin-1")
+            signature = signature_in(connection.handshake_headers)
             if not is_signed_answer(self.client.secret, nonce, signature):
                 message = f"the answer at {node.address} is not signed by a node of this store"
                 raise OSError(message)
@@ -379,9 +380,7 @@ class Forwarder:
                 response = await self.client.connections.handle_async_request(exchange.request)
             if response is None:
                 return
-            found = dict(response.headers)
-            signature = found.get(ANSWER_HEADER.encode(), b"").decode("latin-1")
-            is_signed = is_signed_answer(self.client.secret, nonce, signature)
+            is_signed = is_signed_answer(self.client.secret, nonce, signature_in(response.headers))
             if response.status == _NOT_OWNER or (response.status == _REFUSED and not is_signed):
                 exchange.sent = "refused"
             elif is_signed:
@@ -403,7 +402,7 @@ class Forwarder:
         return nonce, httpcore.Request(
             method=call.head.method,
             url=url_of(node, call.target),
-            headers=decide_headers(call, token),
+            headers=header_pairs(decide_headers(call, token)),
             content=OnePiece(call.text),
             extensions={"timeout": {"connect": _CONNECT_SECONDS, "pool": _CONNECT_SECONDS}},
         )
@@ -415,7 +414,7 @@ class Forwarder:
             for name, value in response.headers
             if name.lower().decode("latin-1") not in _NOT_RETURNED
         ]
-        own = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in call.more_headers.items()]
+        own = header_pairs(call.more_headers)
         exchange.has_begun = True
         await call.write(
             {"type": "http.response.start", "status": response.status, "headers": [*pairs, *own]}

@@ -3,9 +3,9 @@
 They are no part of the interface for clients, and have no place in its description.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Final, cast
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import httpcore
@@ -18,17 +18,18 @@ from agentrail.abc.store import Node
 from agentrail.errors import AgentrailError, OptionError, RemoteRefused, Unreachable, Unrevivable
 from agentrail.gateway.authorization import NOT_OF_A_NODE, AccessGuard, node_call_of, send_refusal
 from agentrail.gateway.node_token import (
-    ANSWER_HEADER,
     NODE_HEADER,
     NodeCall,
     digest_of_body,
     encode_node_call,
     is_signed_answer,
     nonce_of,
+    signature_in,
 )
 from agentrail.gateway.path_endpoint import Gateway, UnknownPath, guarded
 from agentrail.gateway.request_parser import AsgiReceive, AsgiSend
 from agentrail.gateway.sse_frames import DoneReason
+from agentrail.gateway.whole_answer import WholeAnswer, send_whole
 from agentrail.host.hook_payloads import Principal
 from agentrail.messages import SessionId
 from agentrail.runtime.session_clock import now_ms
@@ -138,10 +139,7 @@ class NodeEndpoint:
             answer = NodeAnswer(code=OptionError.code, faults=(f"{error}",))
         except AgentrailError as error:
             answer = node_answer_to(error)
-        body = msgspec.json.encode(answer)
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        await send_whole(send, WholeAnswer(body=msgspec.json.encode(answer)))
 
     async def _run(self, action: str, order: NodeOrder, supervisor: SessionSupervisor) -> NodeAnswer:
         session_id = SessionId(order.session_id)
@@ -252,8 +250,7 @@ class NodeClient:
         return nonce, encode_node_call(self.secret, told, method, target)
 
     def _read(self, response: httpcore.Response, nonce: str) -> NodeAnswer | None:
-        found = cast("Mapping[bytes, bytes]", dict(response.headers))
-        signature = found.get(ANSWER_HEADER.encode(), b"").decode("latin-1")
+        signature = signature_in(response.headers)
         if response.status != 200 or not is_signed_answer(self.secret, nonce, signature):  # noqa: PLR2004 - the only success
             return None
         with suppress(msgspec.MsgspecError):

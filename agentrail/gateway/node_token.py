@@ -9,6 +9,7 @@ import base64
 import hashlib
 import hmac
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -120,6 +121,11 @@ def decode_node_call(secret: bytes, token: str, method: str, target: bytes) -> N
 def sign_answer(secret: bytes, nonce: str) -> str:
     """Return the signature of an answer. Only a node that has the secret can make it."""
     return hmac.digest(derived_key(secret, "answers between nodes"), nonce.encode(), "sha256").hex()
+
+
+def signature_in(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """Return the signature in the headers of an answer, with names in lower case. Empty if there is none."""
+    return dict(headers).get(ANSWER_HEADER.encode(), b"").decode("latin-1")
 
 
 def is_signed_answer(secret: bytes, nonce: str, signature: str) -> bool:

@@ -72,7 +72,7 @@ from agentrail.gateway.row_watches import Watches
 from agentrail.gateway.serving import connection_cut
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.token_watcher import CallWatch
-from agentrail.gateway.whole_answer import WholeAnswer, answer_json
+from agentrail.gateway.whole_answer import WholeAnswer, answer_json, start_of
 from agentrail.host.hook_payloads import HandledResponse, Principal
 from agentrail.host.host import Host
 from agentrail.host.identity import SessionOwner, owner_key_of, session_id_for
@@ -461,11 +461,6 @@ class CallRoute:
     error_reply: type[msgspec.Struct] | None = field(default=None, kw_only=True)
     aim: Callable[[RouteCall], CallAim] = field(default=aim_of_call, kw_only=True)
     is_described: bool = field(default=True, kw_only=True)
-
-
-def start_of(status: int, headers: Mapping[str, str]) -> dict[str, Any]:
-    pairs = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
-    return {"type": "http.response.start", "status": status, "headers": pairs}
 
 
 LOGGER: Final = Logger("agentrail.gateway")

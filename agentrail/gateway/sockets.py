@@ -32,6 +32,7 @@ from agentrail.gateway.serving import connection_cut
 from agentrail.gateway.socket_calls import socket_commands
 from agentrail.gateway.socket_connection import OpenSocket, answer_to_raised
 from agentrail.gateway.socket_frames import socket_event_frame
+from agentrail.gateway.whole_answer import header_pairs
 from agentrail.host.hook_payloads import Principal
 from agentrail.host.identity import SessionOwner
 from agentrail.host.quotas import OpenCounts, OpenPlace
@@ -161,7 +162,7 @@ class Sockets:
                 # Later failures are reported on the socket, earlier ones in the response to the upgrade.
                 accept: dict[str, Any] = {"type": "websocket.accept", "subprotocol": PROTOCOL}
                 if told is not None and calls is not None:
-                    accept["headers"] = [(ANSWER_HEADER.encode(), calls.sign_answer(told).encode())]
+                    accept["headers"] = header_pairs({ANSWER_HEADER: calls.sign_answer(told)})
                 await send(accept)
                 with self._gateway.open_calls.watched(one):
                     await one.run()

@@ -7,7 +7,7 @@ from typing import Final
 import trio
 
 from agentrail.gateway.error_responses import answer_to
-from agentrail.gateway.path_endpoint import RouteCall, StreamAnswer, start_of
+from agentrail.gateway.path_endpoint import RouteCall, StreamAnswer
 from agentrail.gateway.request_parser import CallerLeft
 from agentrail.gateway.sse_frames import (
     CONTENT_TYPE,
@@ -17,6 +17,7 @@ from agentrail.gateway.sse_frames import (
 )
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.token_watcher import OpenStream
+from agentrail.gateway.whole_answer import start_of
 from agentrail.logs import Logger
 from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash, raise_what_travels, what_travels

@@ -62,6 +62,7 @@ from agentrail.gateway.protocols.wire_calls import (
 )
 from agentrail.gateway.request_parser import check_id, named_by_client
 from agentrail.gateway.stream_watchdog import ForeignStream
+from agentrail.gateway.whole_answer import header_pairs
 from agentrail.host.admission import mint_session
 from agentrail.host.agent_profiles import AgentProfile, ProfileContext, options_of_profile
 from agentrail.host.hook_payloads import HandledResponse
@@ -207,7 +208,7 @@ class McpService:
             "method": head.method,
             "path": head.path,
             "query_string": b"",
-            "headers": [(name.encode("latin-1"), text.encode("latin-1")) for name, text in headers.items()],
+            "headers": header_pairs(headers),
             "user": AuthenticatedUser(token),
             _CALL: call,
         }

@@ -14,12 +14,13 @@ from attrs import evolve, frozen
 
 from agentrail.errors import AgentrailError, SubscriberTooSlow
 from agentrail.events import Approval, Event, EventsLost
-from agentrail.gateway.path_endpoint import OwnStream, RouteCall, start_of
+from agentrail.gateway.path_endpoint import OwnStream, RouteCall
 from agentrail.gateway.request_parser import CallerLeft
 from agentrail.gateway.sse_frames import CONTENT_TYPE, HEARTBEAT, STREAM_HEADERS, DoneReason, text_frame
 from agentrail.gateway.stream_reader import MAX_WRITE_BYTES
 from agentrail.gateway.stream_watchdog import WatchedStream
 from agentrail.gateway.token_watcher import OpenStream
+from agentrail.gateway.whole_answer import start_of
 from agentrail.host.requests import HostRequest, OnDisconnect
 from agentrail.messages import SteerRef
 from agentrail.otp.exits import keep

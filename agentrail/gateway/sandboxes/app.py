@@ -33,7 +33,7 @@ from agentrail.gateway.sandboxes.lease_operations import (
 )
 from agentrail.gateway.sandboxes.leases import Lease, Leases, OpenOperation, refuse_unknown
 from agentrail.gateway.tokens import Tokens
-from agentrail.gateway.whole_answer import WholeAnswer
+from agentrail.gateway.whole_answer import WholeAnswer, send_whole
 from agentrail.host.hook_payloads import Principal
 from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash, raise_what_travels
@@ -112,12 +112,7 @@ class SandboxApp:
         if isinstance(reply, ErrorAnswer):
             await send_refusal(scope, send, reply)
             return
-        headers = [
-            (b"content-type", reply.content_type.encode()),
-            (b"content-length", str(len(reply.body)).encode()),
-        ]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": reply.body})
+        await send_whole(send, reply)
 
     # --- lifecycle
 
