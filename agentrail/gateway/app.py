@@ -44,7 +44,6 @@ from agentrail.gateway.protocols import (
 from agentrail.gateway.request_parser import AsgiReceive, AsgiSend
 from agentrail.gateway.row_watches import open_watches
 from agentrail.gateway.sockets import Sockets
-from agentrail.gateway.streams import write_stream
 from agentrail.host.host import Host
 from agentrail.host.host_lifespan import open_host
 from agentrail.host.host_options import HostOptions, decide_host_options
@@ -339,7 +338,7 @@ def routes(served: ServedHost, *, base_path: str = "") -> list[BaseRoute]:
     described = [route for route in all_routes if route.is_described]
     shown = (*all_routes, interface_route(described, base_path=base_path, known=ALL_ROUTES))
     return [
-        *starlette_routes(served.gateway, shown, write_stream, base_path=base_path),
+        *starlette_routes(served.gateway, shown, base_path=base_path),
         WebSocketRoute(f"{base_path}/ws", served.sockets, name="/ws"),
         Route(f"{base_path}{NODES_PATH}", NodeEndpoint(served.gateway, served.drain)),
     ]

@@ -20,7 +20,7 @@ from agentrail.gateway.error_responses import (
     answer_to_failure,
     error_answer,
 )
-from agentrail.gateway.path_endpoint import CallRoute, Gateway, Result, RouteCall, SessionMoved, StreamAnswer
+from agentrail.gateway.path_endpoint import CallRoute, Gateway, Result, RouteCall, SessionMoved
 from agentrail.gateway.request_bodies import ChatBody, SteerBody
 from agentrail.gateway.request_parser import check_own_data, check_same_session, decode_files, named_by_client
 from agentrail.gateway.response_bodies import ChatReply, ChatWaiting, CommandDone, SteerReply
@@ -28,6 +28,7 @@ from agentrail.gateway.route_errors import MESSAGE
 from agentrail.gateway.socket_bodies import PromptCommandBody
 from agentrail.gateway.sse_frames import ContextUse, DoneReason
 from agentrail.gateway.stream_reader import StreamReader
+from agentrail.gateway.streams import EventStream
 from agentrail.gateway.whole_answer import WholeAnswer, answer_json
 from agentrail.host.attachments import Attachment
 from agentrail.host.hook_payloads import ChatRequest, HandledResponse, RequestKind, RequestOutcome
@@ -249,7 +250,7 @@ async def answer_stream(call: RouteCall) -> Result:
         else:
             finish_with(reader, submitted.record)
 
-    return StreamAnswer(
+    return EventStream(
         session=submitted.session,
         after=max(submitted.receipt.seq - 1, 0),
         follow=follow,

@@ -13,7 +13,6 @@ from agentrail.gateway.path_endpoint import (
     CallRoute,
     Result,
     RouteCall,
-    StreamAnswer,
     aim_nowhere,
     aim_of_call,
 )
@@ -28,6 +27,7 @@ from agentrail.gateway.response_bodies import CheckReply, HealthReply, ReadyRepl
 from agentrail.gateway.route_errors import ON_SESSION
 from agentrail.gateway.session_routes import in_path, number_in_query, runs
 from agentrail.gateway.stream_reader import StreamReader
+from agentrail.gateway.streams import EventStream
 from agentrail.gateway.whole_answer import WholeAnswer, answer_json
 from agentrail.host.readiness import CheckResult
 from agentrail.runtime.event_history import PageAsked
@@ -45,7 +45,7 @@ async def answer_events(call: RouteCall) -> Result:
     host, principal = call.host, call.principal
     session = await host.session_to_read(session_id, principal)
     if request_id is None:
-        return StreamAnswer(session=session, after=after)
+        return EventStream(session=session, after=after)
     check_id("request_id", request_id)
     record = await host.request(session_id, request_id, principal)
     is_read = record.has_ended and after is not None and after >= (record.end_seq or 0)
@@ -56,7 +56,7 @@ async def answer_events(call: RouteCall) -> Result:
         record = await host.wait_for_request(session_id, request_id, principal, within=math.inf)
         finish_with(reader, record)
 
-    return StreamAnswer(session=session, after=after, follow=follow)
+    return EventStream(session=session, after=after, follow=follow)
 
 
 _OF_A_PAGE: Final = ("before", "limit", "kinds", "whole")

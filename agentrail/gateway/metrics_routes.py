@@ -7,7 +7,6 @@ from starlette.applications import Starlette
 
 from agentrail.gateway.path_endpoint import CallRoute, Gateway, RouteCall, starlette_routes
 from agentrail.gateway.route_errors import BY_PLACE
-from agentrail.gateway.streams import write_stream
 from agentrail.gateway.whole_answer import WholeAnswer
 from agentrail.telemetry.metric_totals import OPEN_METRICS, PLAIN_TEXT
 
@@ -38,4 +37,4 @@ def scrape_application(gateway: Gateway) -> Starlette:
     routes = [
         evolve(one, scope=None, is_guarded=True, refusals=f"{BY_PLACE} not_started") for one in METRICS_ROUTES
     ]
-    return Starlette(routes=starlette_routes(gateway, routes, write_stream))
+    return Starlette(routes=starlette_routes(gateway, routes))

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -70,7 +70,6 @@ from agentrail.gateway.request_parser import (
 )
 from agentrail.gateway.row_watches import Watches
 from agentrail.gateway.serving import connection_cut
-from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.token_watcher import CallWatch
 from agentrail.gateway.whole_answer import WholeAnswer, answer_json, start_of
 from agentrail.host.hook_payloads import HandledResponse, Principal
@@ -90,7 +89,6 @@ from agentrail.logs import Logger
 from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash, what_travels
 from agentrail.runtime.persistence import ENGINE
-from agentrail.runtime.session_handle import Session
 
 MAX_READERS: Final = 2
 
@@ -108,29 +106,23 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 # --- results of a handler
 
 
-@frozen(kw_only=True)
-class StreamAnswer:
-    """A stream of a session's events, instead of a complete response.
+class AnswerStream(Protocol):
+    """A stream, instead of a complete response. Its route sets `is_stream`."""
 
-    Attributes:
-        after: Event number after which it continues; None for a snapshot first.
-        follow: Runs alongside the stream, and ends it with `StreamReader.finish`. None: the session ends it.
-    """
-
-    session: Session
-    after: int | None
-    follow: Callable[[StreamReader], Awaitable[None]] | None = None
-    headers: Mapping[str, str] = _NOTHING
+    @property
+    def write(self) -> Callable[["RouteCall"], Awaitable[None]]:
+        """Writes it to its end."""
+        ...
 
 
-@frozen(kw_only=True)
+@frozen
 class OwnStream:
-    """A stream in a protocol's own format, instead of a complete response. Its route sets `is_stream`."""
+    """A stream that a function writes, in a protocol's own format."""
 
     write: Callable[["RouteCall"], Awaitable[None]]
 
 
-Result: TypeAlias = WholeAnswer | HandledResponse | StreamAnswer | OwnStream
+Result: TypeAlias = WholeAnswer | HandledResponse | AnswerStream
 """Result of a handler."""
 
 
@@ -405,10 +397,6 @@ RouteReply: TypeAlias = type | tuple[type, ...]
 """Struct of a response, or the possible ones; none for a response without a body."""
 
 
-WriteStream: TypeAlias = Callable[[RouteCall, StreamAnswer], Awaitable[None]]
-"""Writes a stream to its end; see `streams`."""
-
-
 @frozen
 class CallRoute:
     """One method of one path.
@@ -488,9 +476,8 @@ def user_in_body(call: RouteCall) -> Principal:
 class PathEndpoint:
     """All methods of one URL path, as an ASGI app."""
 
-    def __init__(self, gateway: Gateway, routes: Iterable[CallRoute], write_stream: WriteStream) -> None:
+    def __init__(self, gateway: Gateway, routes: Iterable[CallRoute]) -> None:
         self._gateway = gateway
-        self._write_stream = write_stream
         self._routes = {route.method: route for route in routes}
         found = self._routes.values()
         self.encode_error: EncodeError = next((one.encode_error for one in found), ErrorAnswer.encode)
@@ -615,24 +602,21 @@ class PathEndpoint:
         return run() if forward is None else forward(call, route, run)
 
     async def _run(self, call: RouteCall, route: CallRoute) -> None:
-        streams: list[StreamAnswer | OwnStream] = []
+        streams: list[AnswerStream] = []
 
         async def work() -> None:
             match await route.handler(call):
-                case StreamAnswer() | OwnStream() as stream:
-                    streams.append(stream)
+                case WholeAnswer() as answer:
+                    await _write(call, answer)
                 case HandledResponse() as handled:
                     headers = {name.lower(): value for name, value in handled.headers.items()}
                     await _write(call, answer_json(thawed(handled.body), handled.status, headers))
-                case answer:
-                    await _write(call, answer)
+                case stream:
+                    streams.append(stream)
 
         await call.while_there(work)
         for stream in streams:
-            if isinstance(stream, OwnStream):
-                await stream.write(call)
-            else:
-                await self._write_stream(call, stream)
+            await stream.write(call)
 
     def _answer_to(self, call: RouteCall, raised: BaseException) -> WholeAnswer:
         call.request_id = f"e-{outside.ids(9)}"
@@ -657,7 +641,7 @@ class UnknownPath(PathEndpoint):
     """Responds to unknown paths. Without a token, they look like known ones."""
 
     def __init__(self, gateway: Gateway, encode_error: EncodeError = ErrorAnswer.encode) -> None:
-        super().__init__(gateway, (), write_stream=_write_none)
+        super().__init__(gateway, ())
         self.encode_error = encode_error
 
     async def _answer(self, call: RouteCall) -> None:
@@ -699,10 +683,6 @@ async def _write(call: RouteCall, answer: WholeAnswer) -> None:
     await call.write({"type": "http.response.body", "body": answer.body})
 
 
-async def _write_none(_call: RouteCall, _answer: StreamAnswer) -> None:
-    """Never called: this path has no stream."""
-
-
 def answer_refusing(refused: ErrorAnswer, encode: EncodeError = ErrorAnswer.encode) -> WholeAnswer:
     """Return an error as a response. While the host closes, the connection is closed too."""
     headers = dict(refused.headers)
@@ -725,16 +705,14 @@ def guarded(endpoint: PathEndpoint, gateway: Gateway) -> AsgiApp:
     )
 
 
-def starlette_routes(
-    gateway: Gateway, routes: Iterable[CallRoute], write_stream: WriteStream, *, base_path: str = ""
-) -> list[Route]:
+def starlette_routes(gateway: Gateway, routes: Iterable[CallRoute], *, base_path: str = "") -> list[Route]:
     by_path: dict[str, list[CallRoute]] = {}
     for route in routes:
         by_path.setdefault(route.path, []).append(route)
     return [
         Route(
             f"{base_path}{path}",
-            guarded(PathEndpoint(gateway, found, write_stream), gateway),
+            guarded(PathEndpoint(gateway, found), gateway),
             name=path,
             include_in_schema=False,
         )

@@ -1,13 +1,15 @@
 """Event streams over HTTP, which always end with one `done` frame. Connections that accept no writes are cut."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 import trio
+from attrs import frozen
 
 from agentrail.gateway.error_responses import answer_to
-from agentrail.gateway.path_endpoint import RouteCall, StreamAnswer
+from agentrail.gateway.path_endpoint import RouteCall
 from agentrail.gateway.request_parser import CallerLeft
 from agentrail.gateway.sse_frames import (
     CONTENT_TYPE,
@@ -21,39 +23,53 @@ from agentrail.gateway.whole_answer import start_of
 from agentrail.logs import Logger
 from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash, raise_what_travels, what_travels
+from agentrail.runtime.session_handle import Session
 
 LOGGER: Final = Logger("agentrail.gateway")
 
 
-async def write_stream(call: RouteCall, answer: StreamAnswer) -> None:
-    hubs = call.gateway.opened()[1]
-    async with hubs.open_reader(answer.session, after=answer.after, on_cut=call.cut) as reader:
-        if reader.has_nothing_more and "last-event-id" in call.head.headers:
-            await write_no_more(call)
+@frozen(kw_only=True)
+class EventStream:
+    """A stream of a session's events.
+
+    Attributes:
+        after: Event number after which it continues; None for a snapshot first.
+        follow: Runs alongside the stream, and ends it with `StreamReader.finish`. None: the session ends it.
+    """
+
+    session: Session
+    after: int | None
+    follow: Callable[[StreamReader], Awaitable[None]] | None = None
+    headers: Mapping[str, str] = MappingProxyType({})
+
+    async def write(self, call: RouteCall) -> None:
+        hubs = call.gateway.opened()[1]
+        async with hubs.open_reader(self.session, after=self.after, on_cut=call.cut) as reader:
+            if reader.has_nothing_more and "last-event-id" in call.head.headers:
+                await write_no_more(call)
+                return
+            reader.is_followed = self.follow is not None
+            with call.gateway.open_calls.watched(OpenStream(call.head, call.principal, reader)):
+                await call.while_there(partial(self._write_events, call, reader))
+        if reader.reason is None:  # it was cut
+            raise CallerLeft
+
+    async def _write_events(self, call: RouteCall, reader: StreamReader) -> None:
+        headers = {**dict(STREAM_HEADERS), "content-type": CONTENT_TYPE, **call.more_headers, **self.headers}
+        await call.write(start_of(200, headers))
+        if self.follow is None:
+            await _write_pieces(call, reader)
             return
-        reader.is_followed = answer.follow is not None
-        with call.gateway.open_calls.watched(OpenStream(call.head, call.principal, reader)):
-            await call.while_there(partial(_write, call, answer, reader))
-    if reader.reason is None:  # it was cut
-        raise CallerLeft
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_follow, self.follow, reader)
+            await _write_pieces(call, reader)
+            nursery.cancel_scope.cancel(reason="the stream has ended")
 
 
 async def write_no_more(call: RouteCall) -> None:
     """Answer 204, the only status after which a browser's `EventSource` stops."""
     await call.write(start_of(204, {"cache-control": "no-store", **call.more_headers}))
     await call.write({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-async def _write(call: RouteCall, answer: StreamAnswer, reader: StreamReader) -> None:
-    headers = {**dict(STREAM_HEADERS), "content-type": CONTENT_TYPE, **call.more_headers, **answer.headers}
-    await call.write(start_of(200, headers))
-    if answer.follow is None:
-        await _write_pieces(call, reader)
-        return
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_follow, answer.follow, reader)
-        await _write_pieces(call, reader)
-        nursery.cancel_scope.cancel(reason="the stream has ended")
 
 
 async def _write_pieces(call: RouteCall, reader: StreamReader) -> None:

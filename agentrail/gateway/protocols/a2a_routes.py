@@ -339,7 +339,7 @@ async def _run(call: RouteCall, name: str, params: Any, wrap: _Wrap) -> Result:
     read = await call.gateway.read_aside(partial(_read_params, name, params), size)
     result = await _METHODS[name](call, read)
     if isinstance(result, _Kept):
-        return result.stream(wrap, read.get("configuration", {}).get("historyLength")).answer()
+        return result.stream(wrap, read.get("configuration", {}).get("historyLength"))
     if name == "SendStreamingMessage":
         return WholeAnswer(body=_encode(wrap, result), content_type=CONTENT_TYPE)
     return answer_json(wrap(result))

@@ -20,7 +20,7 @@ from agentrail.events import (
 )
 from agentrail.gateway.chat_routes import own_request
 from agentrail.gateway.path_endpoint import CallAim, CallRoute, Result, RouteCall
-from agentrail.gateway.protocols.response_stream import ResponseStream, SseWire
+from agentrail.gateway.protocols.response_stream import SseWire
 from agentrail.gateway.protocols.wire_calls import (
     answer_first,
     find_session,
@@ -85,7 +85,7 @@ async def _run(call: RouteCall, session: Session | None) -> Result:
         answer = partial(answer_first, status=status, has_words=bool(plan.words), response_id=body.runId)
         answered = await answer(call, wire, session, run, plan.answers)
         if answered is not None:
-            return answered.answer() if isinstance(answered, ResponseStream) else answered
+            return answered
     result = await _say(call, wire, session, run, plan)
     return say_handled(wire, result, run, status) if isinstance(result, HandledResponse) else result
 
@@ -114,7 +114,7 @@ async def _say(
         run = with_first_frame(
             run, custom_frame("history_repaired", {"codes": [one.code for one in submitted.repairs]})
         )
-    return stream_request(wire, submitted, run).answer()
+    return stream_request(wire, submitted, run)
 
 
 async def _settings_of(call: RouteCall, session: Session | None) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ from typing import Final
 from agentrail.gateway.chat_routes import own_request
 from agentrail.gateway.error_responses import refuse_call
 from agentrail.gateway.path_endpoint import CallAim, CallRoute, Result, RouteCall
-from agentrail.gateway.protocols.response_stream import ResponseStream, SseWire
+from agentrail.gateway.protocols.response_stream import SseWire
 from agentrail.gateway.protocols.wire_calls import (
     answer_first,
     find_session,
@@ -58,7 +58,7 @@ async def _answer_message(call: RouteCall) -> Result:
         )
         answered = await answer(call, WIRE, session, NO_QUESTIONS, plan.answers)
         if answered is not None:
-            return answered.answer() if isinstance(answered, ResponseStream) else answered
+            return answered
     return await _say(call, body.id, plan, first)
 
 
@@ -75,14 +75,14 @@ async def _say(call: RouteCall, session_id: str, plan: UiPlan, first: tuple[Fram
     )
     if isinstance(submitted, HandledResponse):
         return say_handled(WIRE, submitted, NO_QUESTIONS, None)
-    return stream_request(WIRE, submitted, NO_QUESTIONS, first=first).answer()
+    return stream_request(WIRE, submitted, NO_QUESTIONS, first=first)
 
 
 async def _answer_running(call: RouteCall) -> Result:
     """Stream the running or waiting response from its beginning. 204 without one."""
     session = await find_session(call, call.params["session_id"], call.params["agent_id"])
     stream = None if session is None else await stream_running(call, WIRE, session, NO_QUESTIONS)
-    return WholeAnswer(status=204) if stream is None else stream.answer()
+    return stream or WholeAnswer(status=204)
 
 
 async def _cancel(call: RouteCall) -> Result:

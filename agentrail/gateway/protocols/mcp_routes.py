@@ -41,7 +41,7 @@ async def _pass_on(call: RouteCall) -> OwnStream:  # noqa: RUF029 - the handler 
     if call.gateway.mcp is None:
         refuse_call("not_started", "MCP is not served yet, or no longer")
     names_session = _session_of(call, _plain_of(call)) is not None
-    return OwnStream(write=partial(call.gateway.mcp.answer, names_session=names_session))
+    return OwnStream(partial(call.gateway.mcp.answer, names_session=names_session))
 
 
 def _operation_of(body: McpBody) -> str:

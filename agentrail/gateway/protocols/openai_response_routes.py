@@ -248,9 +248,7 @@ async def _get(call: RouteCall) -> Result:
         return WholeAnswer(body=body, content_type=CONTENT_TYPE, headers=dict(STREAM_HEADERS))
     session = await call.host.session(kept.session_id, call.principal)
     begin, first = kept.open(after)
-    return ResponseStream(
-        session=session, after=kept.seq - 1, wire=_BACKGROUND, state=begin, first=first
-    ).answer()
+    return ResponseStream(session=session, after=kept.seq - 1, wire=_BACKGROUND, state=begin, first=first)
 
 
 async def _cancel(call: RouteCall) -> WholeAnswer:

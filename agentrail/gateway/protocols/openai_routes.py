@@ -208,7 +208,7 @@ async def answer_openai(
             await stream.write(call)
 
     if parameters.is_stream:
-        return OwnStream(write=write)
+        return OwnStream(write)
     async with lifetime():
         frames, end = await stream.collect(call)
     if end.kind in ("aborted", "failed"):

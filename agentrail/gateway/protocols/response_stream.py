@@ -14,7 +14,7 @@ from attrs import evolve, frozen
 
 from agentrail.errors import AgentrailError, SubscriberTooSlow
 from agentrail.events import Approval, Event, EventsLost
-from agentrail.gateway.path_endpoint import OwnStream, RouteCall
+from agentrail.gateway.path_endpoint import RouteCall
 from agentrail.gateway.request_parser import CallerLeft
 from agentrail.gateway.sse_frames import CONTENT_TYPE, HEARTBEAT, STREAM_HEADERS, DoneReason, text_frame
 from agentrail.gateway.stream_reader import MAX_WRITE_BYTES
@@ -303,9 +303,6 @@ class ResponseStream(Generic[Own]):
     apply: Callable[[], Awaitable[bool]] | None = None
     headers: Mapping[str, str] = MappingProxyType({})
     is_unattended: bool = False
-
-    def answer(self) -> OwnStream:
-        return OwnStream(write=self.write)
 
     async def write(self, call: RouteCall) -> None:
         """Write the response to its end. Cancellation cuts a blocked connection."""
