@@ -16,7 +16,7 @@ from agentrail.core.stack.plugin_state import decode_state
 from agentrail.core.wire import codec, hook_codec
 from agentrail.core.wire.codec import SIGNAL_KINDS, decode_event, decode_signal
 from agentrail.events import KINDS
-from agentrail.gateway.request_bodies import BODIES
+from agentrail.gateway.app import ALL_ROUTES
 from agentrail.messages import Message
 from agentrail.remote import command_results, frame_codec
 from agentrail.structs import converter_of, decoder_of
@@ -123,8 +123,9 @@ def decode_all() -> None:
     decode_state(msgspec.json.encode(TREE), Tree)
     read_signature(plant).convert({"tree": TREE}, ctx=None)  # type: ignore[arg-type]  # this function takes none
     typed(Forest).decode({"tree": TREE})
-    for kind in BODIES:
-        converter_of(kind)
+    for route in ALL_ROUTES:
+        if route.body is not None:
+            converter_of(route.body)
     decoder_of(dict[str, Forest]).decode(b"{}")
 
 

@@ -18,7 +18,7 @@ from agentrail.gateway.calls.inspection import MAX_SESSIONS_OF_A_TREE
 from agentrail.gateway.calls.session_calls import CURSOR
 from agentrail.gateway.history_routes import MAX_RECORDS_OF_A_PAGE
 from agentrail.gateway.path_endpoint import CallRoute, RouteCall, RouteReply
-from agentrail.gateway.request_bodies import BODIES, OpenBody
+from agentrail.gateway.request_bodies import OpenBody
 from agentrail.gateway.request_parser import ID_FIELDS, MAX_SEARCH_CHARACTERS, WORD_FIELDS
 from agentrail.gateway.response_bodies import ErrorReply
 from agentrail.gateway.route_errors import (
@@ -338,11 +338,10 @@ def describe_interface(
 
 
 def described_schemas(commands: Mapping[str, SocketCommand], known: Iterable[CallRoute]) -> dict[str, Any]:
-    bodies = dict.fromkeys(
-        [*BODIES, *(one.route.body for one in commands.values() if one.route.body is not None)]
-    )
+    routes = [*known, *(one.route for one in commands.values())]
+    bodies = dict.fromkeys([one.body for one in routes if one.body is not None and one.is_described])
     structs: dict[type, None] = dict.fromkeys([*bodies, *FRAME_STRUCTS, ErrorReply])
-    for route in (*known, *(one.route for one in commands.values())):
+    for route in routes:
         for reply in (route.error_reply or ErrorReply, *(route.replies or {}).values()):
             structs |= dict.fromkeys(_kinds(reply))
     in_order = sorted(structs, key=lambda kind: kind.__name__)

@@ -1,13 +1,11 @@
 """Request bodies as structs, with the types and defaults of their fields."""
 
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import msgspec
 
 from agentrail.messages import Message
-from agentrail.protocols.ag_ui_messages import AgUiBody
 from agentrail.structs import Value
-from agentrail.wire.operations import CompactBody, RejectBody, RespondBody
 
 
 class AttachmentBody(Value, frozen=True, kw_only=True):
@@ -249,30 +247,6 @@ class CancelBody(Value, frozen=True, kw_only=True):
     """
 
     reason: str | None = None
-
-
-BODIES: Final[tuple[type[msgspec.Struct], ...]] = (
-    ChatBody,
-    UiChatBody,
-    AgUiBody,
-    ChatCompletionBody,
-    ResponseBody,
-    CancelResponseBody,
-    CreateSessionBody,
-    SteerBody,
-    AbortBody,
-    ApproveBody,
-    RejectBody,
-    RespondBody,
-    ModelBody,
-    CommandBody,
-    ForkBody,
-    RewindBody,
-    ResumeBody,
-    CompactBody,
-    CancelBody,
-)
-"""The body of each route that has one."""
 
 
 class RestartSourceBody(Value, frozen=True, kw_only=True):
