@@ -268,7 +268,7 @@ async def _forget_user(call: RouteCall) -> WholeAnswer:
 # --- direct calls of a session
 
 OfferedReply: TypeAlias = Callable[[RouteCall, Any], object]
-"""Converts the result of a call to the response value."""
+"""Converts the result of a call to the response value, or to its JSON as bytes."""
 
 
 def passes(
@@ -277,12 +277,16 @@ def passes(
     asks: AskedSession = "any",
     reply: OfferedReply | None = None,
     status: int = 200,
+    **named: ArgumentReader,
 ) -> RouteHandler:
+    """Return the handler of a route that calls an operation. Its arguments come from the path and the body, unless a reader is named."""
+
     async def handle(call: RouteCall) -> WholeAnswer:
         given = {
             one: getattr(call.body, one, None) if one not in call.params else call.params[one]
             for one in operation.takes.__struct_fields__
         }
+        given |= {one: read(call) for one, read in named.items()}
         result = await decision_calls.call_session(
             operation, call.host, call.principal, _session(call), given, asks=asks, via=call.via
         )
@@ -311,26 +315,6 @@ async def _prompt(call: RouteCall) -> Result:
     return await answer_prompt(call)
 
 
-async def _receipt_of(call: RouteCall) -> WholeAnswer:
-    body: ReceiptBody = call.body
-    found = await (await _asked_session(call)).receipt_of(body.client_id)
-    return WholeAnswer(body=encode_receipt_found(found))
-
-
-async def _abort_exactly(call: RouteCall) -> WholeAnswer:
-    body: AbortCommandBody = call.body
-    session = await _asked_session(call)
-    receipt = await session.abort(
-        body.reason,
-        kill_tools=body.kill_tools,
-        clear_queue=body.clear_queue,
-        wait=yes_or_no("wait", call.query.get("wait")),
-        children=body.children,
-        ref=body.ref,
-    )
-    return WholeAnswer(body=encode_receipt(receipt))
-
-
 async def _answer(call: RouteCall) -> WholeAnswer:
     await answer_client_call(await _asked_session(call), call.body)
     return answer_json(None)
@@ -352,25 +336,6 @@ async def _rewind_exactly(call: RouteCall) -> WholeAnswer:
     place = await record_of_place(session, "to", body.to, body.event)
     rewound = await session.rewind(place, turn=body.turn, files=body.files, force=body.force, dry=body.dry)
     return answer_json(rewound)
-
-
-async def _journal(call: RouteCall) -> WholeAnswer:
-    after, limit = _after(call), _limit_to(MAX_RECORDS_OF_A_COMMAND)(call)
-    session = await call.host.session_to_read(call.params["session_id"], call.principal)
-    return answer_json(await session.journal(after, limit))
-
-
-async def _turns(call: RouteCall) -> WholeAnswer:
-    limit = _limit_to(MAX_TURNS_OF_A_COMMAND)(call)
-    session = await call.host.session_to_read(call.params["session_id"], call.principal)
-    return answer_json(await session.turns(limit))
-
-
-async def _state_at(call: RouteCall) -> WholeAnswer:
-    body: StateAtBody = call.body
-    session = await call.host.session_to_read(call.params["session_id"], call.principal)
-    past = await session.state_at(body.number)
-    return answer_json(encode_past_state(past.number, past.at_ms, past.snapshot, past.messages))
 
 
 # --- the tables
@@ -470,18 +435,18 @@ OFFERS: Final = (
     Offer("prompt", _only("sends a message", _prompt, PromptCommandBody, operation="prompt", replies={200: (AcceptedForm, SteerReply)}, asks_plugins=True)),
     # It costs as much as a message.
     Offer(operations.GO_ON, _only("runs a cycle without a new message", passes(operations.GO_ON, asks="root", reply=_result), GoOnBody, operation="prompt")),
-    Offer(operations.RECEIPT_OF, _only("returns the receipt of an earlier message by its client_id", _receipt_of, ReceiptBody), is_ordered=False),
-    Offer(operations.ABORT, _only("aborts the running cycle or one call", _abort_exactly, AbortCommandBody, operation="abort", query=("wait",), replies={200: AbortReceipt}), is_ordered=False),
+    Offer(operations.RECEIPT_OF, _only("returns the receipt of an earlier message by its client_id", passes(operations.RECEIPT_OF, reply=lambda _, found: encode_receipt_found(found)), ReceiptBody), is_ordered=False),
+    Offer(operations.ABORT, _only("aborts the running cycle or one call", passes(operations.ABORT, reply=lambda _, receipt: encode_receipt(receipt), wait=_flag("wait")), AbortCommandBody, operation="abort", query=("wait",), replies={200: AbortReceipt}), is_ordered=False),
     Offer(operations.ABORT_TOOL, _only("stops one call", passes(operations.ABORT_TOOL), AbortBody, operation="abort", replies={200: ()}), is_ordered=False),
     Offer(operations.DECLINE, _only("declines a question", passes(operations.DECLINE, asks="to_decide"), DeclineBody, operation="reject", also="decide", replies={200: ()}), is_ordered=False),
     Offer("answer", _only("returns the result of a client call", _answer, AnswerBody, replies={200: ()}), is_ordered=False),
     Offer(operations.STATUS, _only("shows the status of a session", passes(operations.STATUS, reply=_result), replies={200: Status}), is_ordered=False),
     Offer("fork", _only("forks a session", _fork_exactly, ForkCommandBody)),
     Offer(operations.REWIND, _only("rewinds a session to an earlier point", _rewind_exactly, RewindCommandBody)),
-    Offer(operations.TURNS, _only("lists the finished turns", _turns, query=("limit",)), is_ordered=False),
+    Offer(operations.TURNS, _only("lists the finished turns", passes(operations.TURNS, asks="to_read", reply=_result, limit=_limit_to(MAX_TURNS_OF_A_COMMAND)), query=("limit",)), is_ordered=False),
     Offer(operations.STOP, _only("ends a session", passes(operations.STOP, asks="root"), StopBody, replies={200: ()}), is_ordered=False),
-    Offer(operations.JOURNAL, _only("shows a journal", _journal, query=("after", "limit"), scope="inspect"), is_ordered=False),
-    Offer(operations.STATE_AT, _only("shows the state of a session after a record", _state_at, StateAtBody, scope="inspect"), is_ordered=False),
+    Offer(operations.JOURNAL, _only("shows a journal", passes(operations.JOURNAL, asks="to_read", reply=_result, after=_after, limit=_limit_to(MAX_RECORDS_OF_A_COMMAND)), query=("after", "limit"), scope="inspect"), is_ordered=False),
+    Offer(operations.STATE_AT, _only("shows the state of a session after a record", passes(operations.STATE_AT, asks="to_read", reply=lambda _, past: encode_past_state(past.number, past.at_ms, past.snapshot, past.messages)), StateAtBody, scope="inspect"), is_ordered=False),
 )
 """Commands of sockets. The interface page lists their names in this order."""
 # fmt: on

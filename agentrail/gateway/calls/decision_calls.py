@@ -38,8 +38,8 @@ MAX_WAIT_SECONDS: Final = 300
 """Time limit for waiting for the end of a request."""
 
 
-AskedSession: TypeAlias = Literal["any", "root", "to_decide"]
-"""Sessions that a call accepts: any of the caller's, a root, or one whose pending interactions the caller may decide."""
+AskedSession: TypeAlias = Literal["any", "root", "to_decide", "to_read"]
+"""Sessions that a call accepts: any of the caller's, a root, one whose pending interactions the caller may decide, or also an ended one."""
 
 
 async def call_session(  # noqa: PLR0913 - the caller, the call and its arguments
@@ -52,10 +52,13 @@ async def call_session(  # noqa: PLR0913 - the caller, the call and its argument
     asks: AskedSession = "any",
     via: str = "http",
 ) -> R:
-    if asks == "to_decide":
-        session = await host.session_to_decide(session_id, principal)
-    else:
-        session = await host.session(session_id, principal, only_root=asks == "root")
+    match asks:
+        case "to_decide":
+            session = await host.session_to_decide(session_id, principal)
+        case "to_read":
+            session = await host.session_to_read(session_id, principal)
+        case _:
+            session = await host.session(session_id, principal, only_root=asks == "root")
     if operation is GO_ON:  # a cycle like that of a message, which `host.submit` would limit
         await host.budgets.check(SessionOwner.of(principal))
         settings, most_usd = decide_settings(given["settings"]), host.budgets.cost_per_cycle_usd
