@@ -1,6 +1,8 @@
 """Server-sent events: the exact bytes of events, snapshots and the end of a stream. No content can end a frame early."""
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 from agentrail.core.session.views import Snapshot
@@ -14,9 +16,8 @@ from agentrail.wire.plain import encode_plain
 
 CONTENT_TYPE: Final = "text/event-stream"
 
-STREAM_HEADERS: Final[tuple[tuple[str, str], ...]] = (
-    ("cache-control", "no-store"),
-    ("x-accel-buffering", "no"),
+STREAM_HEADERS: Final[Mapping[str, str]] = MappingProxyType(
+    {"cache-control": "no-store", "x-accel-buffering": "no"}
 )
 """Prevents proxies and caches from storing or buffering a stream."""
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from agentrail.events import Event
 from agentrail.gateway.frame_ring import FrameRing, RingFrame
 from agentrail.gateway.sse_frames import HEARTBEAT, DoneReason, StreamEnd, done_frame
-from agentrail.gateway.stream_watchdog import WatchedStream
+from agentrail.gateway.stream_watchdog import FrameStream
 from agentrail.messages import SessionId
 
 MAX_WRITE_BYTES: Final = 256 << 10
@@ -36,7 +36,7 @@ class FrameSource(Protocol):
     def frame_of(self, event: Event) -> RingFrame: ...
 
 
-class StreamReader(WatchedStream):
+class StreamReader(FrameStream):
     """One stream: an async iterator over the bytes to write, read by one task, which ends after the `done` frame.
 
     Attributes:
@@ -85,6 +85,10 @@ class StreamReader(WatchedStream):
             self._done = StreamEnd(reason=reason, session_id=session_id, seq=self.seq, **told)
             self._done_behind = behind
             self.wake()
+
+    def fail(self) -> bytes:
+        self._end("failed")
+        return done_frame(StreamEnd(reason="failed", session_id=self.hub.session_id, seq=self.seq))
 
     # --- pieces
 

@@ -14,7 +14,7 @@ TURN_EVERY: Final = 64
 
 
 class WatchedStream(ABC):
-    """Async iterator over the pieces to write. Its task writes each piece before it requests the next.
+    """A stream as the watcher of all streams has it.
 
     Attributes:
         reason: How it ended, or None while it continues.
@@ -22,38 +22,15 @@ class WatchedStream(ABC):
         overdue_since: Time since which it should have ended, or None.
     """
 
-    __slots__ = ("_beats", "_since_yield", "last_at", "on_cut", "overdue_since", "reason", "scope")
+    __slots__ = ("_beats", "last_at", "on_cut", "overdue_since", "reason", "scope")
 
     def __init__(self) -> None:
         self._beats = False
-        self._since_yield = 0
         self.reason: DoneReason | None = None
         self.last_at: float = trio.current_time()
         self.overdue_since: float | None = None
         self.scope: trio.CancelScope = trio.CancelScope()
         self.on_cut: Callable[[], object] | None = None
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> bytes:
-        """Return the ready pieces, joined, or wait. Cancellation loses nothing."""
-        if self.reason is not None:
-            raise StopAsyncIteration
-        self._since_yield += 1
-        if self._since_yield >= TURN_EVERY:
-            self._since_yield = 0
-            await trio.lowlevel.checkpoint()
-        else:
-            await trio.lowlevel.checkpoint_if_cancelled()
-        self.overdue_since = None
-        while not (piece := self._next_piece()):
-            self._since_yield = 0
-            await self._wait()
-        self.last_at = trio.current_time()
-        return piece
-
-    # --- for the watcher of all streams
 
     @property
     @abstractmethod
@@ -80,14 +57,46 @@ class WatchedStream(ABC):
             # The watcher of all streams calls this, so a failure must not affect the others.
             call_guarded(lambda _: None, self.on_cut)
 
-    # --- for subclasses
-
     def _end(self, reason: DoneReason) -> None:
         self.reason = reason
 
     @abstractmethod
     def wake(self) -> None:
         """Wake its task if it waits."""
+
+
+class FrameStream(WatchedStream):
+    """Async iterator over the pieces to write. Its task writes each piece before it requests the next."""
+
+    __slots__ = ("_since_yield",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._since_yield = 0
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        """Return the ready pieces, joined, or wait. Cancellation loses nothing."""
+        if self.reason is not None:
+            raise StopAsyncIteration
+        self._since_yield += 1
+        if self._since_yield >= TURN_EVERY:
+            self._since_yield = 0
+            await trio.lowlevel.checkpoint()
+        else:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        self.overdue_since: float | None = None
+        while not (piece := self._next_piece()):
+            self._since_yield = 0
+            await self._wait()
+        self.last_at: float = trio.current_time()
+        return piece
+
+    @abstractmethod
+    def fail(self) -> bytes:
+        """End it because it cannot be read any further, and return its last frames."""
 
     @abstractmethod
     def _next_piece(self) -> bytes:
@@ -120,9 +129,3 @@ class ForeignStream(WatchedStream):
     def wake(self) -> None:
         self._beats = False
         self.last_at: float = trio.current_time()
-
-    def _next_piece(self) -> bytes:
-        raise NotImplementedError
-
-    async def _wait(self) -> None:
-        raise NotImplementedError

@@ -11,13 +11,9 @@ from attrs import frozen
 from agentrail.gateway.error_responses import answer_to
 from agentrail.gateway.path_endpoint import RouteCall
 from agentrail.gateway.request_parser import CallerLeft
-from agentrail.gateway.sse_frames import (
-    CONTENT_TYPE,
-    STREAM_HEADERS,
-    StreamEnd,
-    done_frame,
-)
+from agentrail.gateway.sse_frames import CONTENT_TYPE, STREAM_HEADERS
 from agentrail.gateway.stream_reader import StreamReader
+from agentrail.gateway.stream_watchdog import FrameStream
 from agentrail.gateway.token_watcher import OpenStream
 from agentrail.gateway.whole_answer import start_of
 from agentrail.logs import Logger
@@ -55,14 +51,14 @@ class EventStream:
             raise CallerLeft
 
     async def _write_events(self, call: RouteCall, reader: StreamReader) -> None:
-        headers = {**dict(STREAM_HEADERS), "content-type": CONTENT_TYPE, **call.more_headers, **self.headers}
-        await call.write(start_of(200, headers))
+        headers, name = {**call.more_headers, **self.headers}, f"a stream of session {reader.hub.session_id}"
+        write = partial(write_frames, call, reader, headers, name)
         if self.follow is None:
-            await _write_pieces(call, reader)
+            await write()
             return
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_follow, self.follow, reader)
-            await _write_pieces(call, reader)
+            await write()
             nursery.cancel_scope.cancel(reason="the stream has ended")
 
 
@@ -72,25 +68,23 @@ async def write_no_more(call: RouteCall) -> None:
     await call.write({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _write_pieces(call: RouteCall, reader: StreamReader) -> None:
+async def write_frames(call: RouteCall, stream: FrameStream, headers: Mapping[str, str], name: str) -> None:
+    """Write the head of a stream, and its frames to the last one. The log has the name of one that fails."""
+    usual = {**STREAM_HEADERS, "content-type": CONTENT_TYPE}
+    await call.write(start_of(200, {**usual, **headers}))
     try:
-        async for piece in reader:
-            await _send(call, reader, piece)
+        async for piece in stream:
+            await _send(call, stream, piece)
     except BaseException as raised:  # noqa: ASYNC103 - cancellation is raised again
-        if what_travels(raised) is not None or reader.reason is not None:
+        if what_travels(raised) is not None or stream.reason is not None:
             raise
         # The response has started, so it cannot become an error. It ends as failed, between two frames.
-        log_crash(f"a stream of session {reader.hub.session_id} failed", raised, keep)
-        reader.reason = "failed"
-        await _send(  # noqa: ASYNC102 - not cancelled: that was raised above
-            call,
-            reader,
-            done_frame(StreamEnd(reason="failed", session_id=reader.hub.session_id, seq=reader.seq)),
-        )
+        log_crash(f"{name} failed", raised, keep)
+        await _send(call, stream, stream.fail())  # noqa: ASYNC102 - not cancelled: that was raised above
 
 
-async def _send(call: RouteCall, reader: StreamReader, piece: bytes) -> None:
-    await call.write({"type": "http.response.body", "body": piece, "more_body": reader.reason is None})
+async def _send(call: RouteCall, stream: FrameStream, piece: bytes) -> None:
+    await call.write({"type": "http.response.body", "body": piece, "more_body": stream.reason is None})
 
 
 async def _follow(follow: Callable[[StreamReader], Awaitable[None]], reader: StreamReader) -> None:

@@ -245,7 +245,7 @@ async def _get(call: RouteCall) -> Result:
         return answer_json(told)
     if state.response.end is not None:
         body = b"".join(map(_encode, RESPONSES.close(state)))
-        return WholeAnswer(body=body, content_type=CONTENT_TYPE, headers=dict(STREAM_HEADERS))
+        return WholeAnswer(body=body, content_type=CONTENT_TYPE, headers=STREAM_HEADERS)
     session = await call.host.session(kept.session_id, call.principal)
     begin, first = kept.open(after)
     return ResponseStream(session=session, after=kept.seq - 1, wire=_BACKGROUND, state=begin, first=first)

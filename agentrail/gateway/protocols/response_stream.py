@@ -16,14 +16,13 @@ from agentrail.errors import AgentrailError, SubscriberTooSlow
 from agentrail.events import Approval, Event, EventsLost
 from agentrail.gateway.path_endpoint import RouteCall
 from agentrail.gateway.request_parser import CallerLeft
-from agentrail.gateway.sse_frames import CONTENT_TYPE, HEARTBEAT, STREAM_HEADERS, DoneReason, text_frame
+from agentrail.gateway.sse_frames import HEARTBEAT, DoneReason, text_frame
 from agentrail.gateway.stream_reader import MAX_WRITE_BYTES
-from agentrail.gateway.stream_watchdog import WatchedStream
+from agentrail.gateway.stream_watchdog import FrameStream, WatchedStream
+from agentrail.gateway.streams import write_frames
 from agentrail.gateway.token_watcher import OpenStream
-from agentrail.gateway.whole_answer import start_of
 from agentrail.host.requests import HostRequest, OnDisconnect
 from agentrail.messages import SteerRef
-from agentrail.otp.exits import keep
 from agentrail.protocols.response_changes import Begun, Frame, ResponseEnd
 from agentrail.protocols.response_state import (
     Bridge,
@@ -36,7 +35,6 @@ from agentrail.protocols.response_state import (
     pause_response,
     resume_response,
 )
-from agentrail.runtime.crashes import log_crash, what_travels
 from agentrail.runtime.event_subscription import Subscription
 from agentrail.runtime.event_waits import told_of_outages
 from agentrail.runtime.session_handle import Session
@@ -97,7 +95,7 @@ class SseWire(Generic[Own]):
     headers: Mapping[str, str] = MappingProxyType({})
 
 
-class ResponseReader(WatchedStream, Generic[Own]):
+class ResponseReader(FrameStream, Generic[Own]):
     """Async iterator over the bytes to write, which ends after the terminal frame."""
 
     def __init__(  # noqa: PLR0913 - by keyword, only from this module
@@ -259,7 +257,6 @@ class ResponseReader(WatchedStream, Generic[Own]):
         self.wake()
 
     def fail(self) -> bytes:
-        """Return the last frames of a stream that cannot be read any further."""
         self._fail(*break_of("failed"))
         self._pending = []
         self._put_last("failed")
@@ -308,7 +305,9 @@ class ResponseStream(Generic[Own]):
         """Write the response to its end. Cancellation cuts a blocked connection."""
         async with self._open(call, self.wire) as reader:
             reader.on_cut = call.cut
-            await call.while_there(partial(self._write_pieces, call, reader))
+            headers = {**self.wire.headers, **call.more_headers, **self.headers}
+            name = f"a response of session {self.session.session_id}"
+            await call.while_there(partial(write_frames, call, reader, headers, name))
         if reader.reason is None:  # it was cut
             raise CallerLeft
 
@@ -379,21 +378,3 @@ class ResponseStream(Generic[Own]):
             await self.request.caller_left()
         else:
             await self.session.abort("the caller left", wait=False)
-
-    async def _write_pieces(self, call: RouteCall, reader: ResponseReader[Own]) -> None:
-        usual = {**dict(STREAM_HEADERS), "content-type": CONTENT_TYPE}
-        await call.write(start_of(200, {**usual, **self.wire.headers, **call.more_headers, **self.headers}))
-        try:
-            async for piece in reader:
-                await _send(call, piece, is_last=reader.reason is not None)
-        except BaseException as raised:  # noqa: ASYNC103 - cancellation is raised again
-            if what_travels(raised) is not None or reader.reason is not None:
-                raise
-            # The response has started, so it cannot become an HTTP error. It ends with a frame that reports the
-            # failure.
-            log_crash(f"a response of session {self.session.session_id} failed", raised, keep)
-            await _send(call, reader.fail(), is_last=True)  # noqa: ASYNC102 - not cancelled: that was raised above
-
-
-async def _send(call: RouteCall, piece: bytes, *, is_last: bool) -> None:
-    await call.write({"type": "http.response.body", "body": piece, "more_body": not is_last})

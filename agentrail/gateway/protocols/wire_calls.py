@@ -197,7 +197,7 @@ def say_handled(
     last = text_frame(wire.last.encode()) if wire.last else b""
     own_headers = {name.lower(): value for name, value in handled.headers.items()}
     body = b"".join(map(wire.encode, frames)) + last
-    headers = {**dict(STREAM_HEADERS), **wire.headers, **own_headers}
+    headers = {**STREAM_HEADERS, **wire.headers, **own_headers}
     return SpokenAnswer(body=body, content_type=CONTENT_TYPE, headers=headers, frames=frames)
 
 
