@@ -3,7 +3,7 @@
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import attrs
 import trio
@@ -11,6 +11,7 @@ from attrs import frozen
 from msgspec.structs import replace
 
 from agentrail import outside
+from agentrail.core.session.views import Snapshot
 from agentrail.errors import SubscriberTooSlow
 from agentrail.events import Event, EventsLost
 from agentrail.gateway.authorization import UNAUTHORIZED, CallHead, checked, require_scope, require_user
@@ -61,26 +62,45 @@ MAX_REPLAY_BYTES: Final = 256 << 10
 """Limit on one frame. A larger event has its own frame."""
 
 
-@frozen(kw_only=True)
-class ReplaySocket:
-    """Functions of a socket for catching up."""
+@frozen
+class ClientSubscription:
+    """A subscription of a client, and the frames of its events.
 
+    Attributes:
+        agent_id: Profile of the session, for its snapshots.
+    """
+
+    asked: Subscribe
+    events: Subscription
+    agent_id: str | None
     frame_of: Callable[[Event], bytes]
-    send: Callable[[str, int | None, bytes], Awaitable[bool]]
+
+    def begin(self, seq: int, snapshot: Snapshot | None) -> bytes:
+        """Return the `subscribed` frame."""
+        return subscribed_frame(self.asked, seq, snapshot, agent_id=self.agent_id)
+
+    def begin_after_loss(self) -> tuple[int, bytes]:
+        """Return the number and the `subscribed` frame of the snapshot that comes with a loss."""
+        snapshot = self.events.snapshot
+        assert snapshot is not None  # noqa: S101 - it comes with the loss
+        return snapshot.last_seq, self.begin(snapshot.last_seq, snapshot)
 
 
-async def send_past(
-    socket: ReplaySocket, asked: Subscribe, events: Subscription, *, agent_id: str | None
-) -> int | None:
+SendApart: TypeAlias = Callable[[str, int | None, bytes], Awaitable[bool]]
+"""Sends a frame of past events of a session. Returns False if the socket is closing."""
+
+
+async def send_past(feed: ClientSubscription, send: SendApart) -> int | None:
     """Send the waiting events of a subscription, until none is left or the socket closes."""
+    session_id = feed.asked.session_id
     batch: list[bytes] = []
     size, last = 0, None
     while True:
-        event, is_over, resume_after = _next_of(events)
+        event, is_over, resume_after = _next_of(feed.events)
         is_lost = isinstance(event, EventsLost)
-        frame = b"" if event is None else socket.frame_of(event)
+        frame = b"" if event is None else feed.frame_of(event)
         if batch and (is_over or is_lost or size + len(frame) > MAX_REPLAY_BYTES):
-            if not await socket.send(asked.session_id, last, replay_frame(asked.session_id, batch)):
+            if not await send(session_id, last, replay_frame(session_id, batch)):
                 return None
             batch, size, last = [], 0, None
             if is_over and resume_after is None:
@@ -89,7 +109,8 @@ async def send_past(
             return resume_after
         assert event is not None  # noqa: S101 - otherwise it is over
         if is_lost:
-            if not await _send_loss(socket, asked, events, frame, agent_id):
+            seq, begin = feed.begin_after_loss()
+            if not (await send(session_id, None, frame) and await send(session_id, seq, begin)):
                 return None
             continue
         batch.append(frame)
@@ -105,18 +126,6 @@ def _next_of(events: Subscription) -> tuple[Event | None, bool, int | None]:
         return None, True, None
     except SubscriberTooSlow as cut:
         return None, True, cut.resume_after
-
-
-async def _send_loss(
-    socket: ReplaySocket, asked: Subscribe, events: Subscription, frame: bytes, agent_id: str | None
-) -> bool:
-    snapshot = events.snapshot
-    assert snapshot is not None  # noqa: S101 - it comes with the loss
-    begin = subscribed_frame(asked, snapshot.last_seq, snapshot, agent_id=agent_id)
-    session_id = asked.session_id
-    return await socket.send(session_id, None, frame) and await socket.send(
-        session_id, snapshot.last_seq, begin
-    )
 
 
 HELLO_SECONDS: Final = 5.0
@@ -549,7 +558,8 @@ class OpenSocket:
             )
             events.needs_snapshot, events.known_snapshot = after is None, snapshot
             async with events:
-                after = await self._pump(asked, events, agent_id, goes_on=reading.has_begun)
+                feed = ClientSubscription(asked, events, agent_id, self.frames.frame_of)
+                after = await self._pump(feed, goes_on=reading.has_begun)
             reading.has_begun = True
             reading.after = self.queue.cursors.get(asked.session_id, reading.after)
             if after is None:
@@ -592,19 +602,17 @@ class OpenSocket:
             if is_on():
                 del self.watches[asked.id]
 
-    async def _pump(
-        self, asked: Subscribe, events: Subscription, agent_id: str | None, *, goes_on: bool
-    ) -> int | None:
+    async def _pump(self, feed: ClientSubscription, *, goes_on: bool) -> int | None:
         """Queue the events of a session until it or the socket ends. Return where to resume, if it was cut."""
-        snapshot = events.snapshot if asked.after is None and not goes_on else None
+        asked = feed.asked
+        snapshot = feed.events.snapshot if asked.after is None and not goes_on else None
         seq = snapshot.last_seq if snapshot is not None else asked.after or 0
-        frame = subscribed_frame(asked, seq, snapshot, agent_id=agent_id)
+        frame = feed.begin(seq, snapshot)
         is_level = self.replay_frames
         if is_level:
             if not goes_on and not await self._send_apart(asked.session_id, seq, frame):
                 return None
-            socket = ReplaySocket(frame_of=self.frames.frame_of, send=self._send_apart)
-            resume_after = await send_past(socket, asked, events, agent_id=agent_id)
+            resume_after = await send_past(feed, self._send_apart)
             if resume_after is not None:
                 return resume_after
             is_open = self.queue.closing is None
@@ -613,12 +621,11 @@ class OpenSocket:
             is_open = self.queue.closing is None
             if not goes_on:
                 is_open = self.queue.put_event(asked.session_id, seq, frame)
-        await self._pump_live(asked, events, agent_id, is_open=is_open, is_level=is_level)
+        await self._pump_live(feed, is_open=is_open, is_level=is_level)
         return None
 
-    async def _pump_live(
-        self, asked: Subscribe, events: Subscription, agent_id: str | None, *, is_open: bool, is_level: bool
-    ) -> None:
+    async def _pump_live(self, feed: ClientSubscription, *, is_open: bool, is_level: bool) -> None:
+        asked, events = feed.asked, feed.events
         taken, dropped = 0, 0
         while is_open:
             self.wake()
@@ -639,7 +646,7 @@ class OpenSocket:
             if events.dropped_deltas > dropped:
                 self.queue.count_dropped(asked.session_id, events.dropped_deltas - dropped)
                 dropped = events.dropped_deltas
-            is_open = self._offer(asked, event, events, agent_id)
+            is_open = self._offer(feed, event)
             taken += 1
             if taken % TURN_EVERY == 0:
                 await trio.lowlevel.checkpoint()
@@ -653,20 +660,15 @@ class OpenSocket:
             self.queue.put(reply_frame(asked.id, b"null"))
         self.wake()
 
-    def _offer(self, asked: Subscribe, event: Event, events: Subscription, agent_id: str | None) -> bool:
+    def _offer(self, feed: ClientSubscription, event: Event) -> bool:
         """Queue an event. Return False if the socket is closing."""
-        meta = event.meta
+        meta, session_id, frame = event.meta, feed.asked.session_id, feed.frame_of(event)
         if isinstance(event, EventsLost):
-            snapshot = events.snapshot
-            assert snapshot is not None  # noqa: S101 - it comes with the loss
-            begin = subscribed_frame(asked, snapshot.last_seq, snapshot, agent_id=agent_id)
-            return self.queue.put(self.frames.frame_of(event)) and self.queue.put_event(
-                asked.session_id, snapshot.last_seq, begin
-            )
+            return self.queue.put(frame) and self.queue.put_event(session_id, *feed.begin_after_loss())
         if meta is None or meta.ephemeral:
-            self.queue.put_delta(asked.session_id, self.frames.frame_of(event))
+            self.queue.put_delta(session_id, frame)
             return self.queue.closing is None
-        return self.queue.put_event(asked.session_id, meta.seq, self.frames.frame_of(event))
+        return self.queue.put_event(session_id, meta.seq, frame)
 
 
 def answer_to_raised(raised: BaseException) -> ErrorAnswer:

@@ -1,6 +1,8 @@
 """The WebSocket over real connections: who gets one, what it is told, also of the past, and how it ends."""
 
 import json
+from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 import trio
@@ -13,7 +15,7 @@ from agentrail.gateway import (
     socket_connection as open_socket_module,
     sockets as sockets_module,
 )
-from agentrail.gateway.socket_connection import MAX_REPLAY_BYTES, ReplaySocket, send_past
+from agentrail.gateway.socket_connection import MAX_REPLAY_BYTES, ClientSubscription, send_past
 from agentrail.gateway.socket_frames import Subscribe, socket_event_frame
 from agentrail.host.hook_payloads import HandledResponse, Principal
 from agentrail.host.identity import SessionOwner
@@ -444,11 +446,6 @@ class Told:
         return self._is_open
 
     @property
-    def socket(self):
-        """As `send_past` is given one."""
-        return ReplaySocket(frame_of=socket_event_frame, send=self.send)
-
-    @property
     def numbers(self):
         return [one["seq"] for frame in self.frames if frame["type"] == "events" for one in frame["events"]]
 
@@ -464,28 +461,30 @@ def filled(count, *, keep):
     return bus
 
 
-def subscribed(bus, after, *, buffer=8, snapshot=no_snapshot):
-    """A subscription of it, with little room for what is live."""
-    terms = decide_terms(kinds=None, deltas=True, buffer=buffer)
-    return bus.subscribe(terms, after=after, take_snapshot=lambda: snapshot)
+@asynccontextmanager
+async def subscribed(bus, after, *, snapshot=no_snapshot, agent_id=None):
+    """A subscription of it, with little room for what is live, as `send_past` is given it."""
+    terms = decide_terms(kinds=None, deltas=True, buffer=8)
+    asked = Subscribe(id=1, session_id="main", after=after)
+    async with bus.subscribe(terms, after=after, take_snapshot=lambda: snapshot) as events:
+        yield ClientSubscription(asked, events, agent_id, socket_event_frame)
 
 
 @on_virtual_time
 async def test_a_frame_is_bounded_and_the_next_is_made_when_it_has_gone_out(monkeypatch):
     """No frame is larger than the bound; each says to which number it goes. A socket that closes is given nothing more."""
     monkeypatch.setattr(socket_connection, "MAX_REPLAY_BYTES", 1_000)
-    asked = Subscribe(id=1, session_id="main", after=0)
     bus, told = filled(100, keep=1_000), Told()
-    async with subscribed(bus, 0) as events:
-        assert await send_past(told.socket, asked, events, agent_id=None) is None
+    async with subscribed(bus, 0) as feed:
+        assert await send_past(feed, told.send) is None
     assert told.numbers == list(range(1, 101))
     assert len(told.frames) > 5
     assert [frame["events"][-1]["seq"] for frame in told.frames] == told.seqs
     assert all(len(json.dumps(frame)) < 1_400 for frame in told.frames)
     assert MAX_REPLAY_BYTES == 256 << 10
     closes = Told(is_open=False)
-    async with subscribed(bus, 0) as events:
-        await send_past(closes.socket, asked, events, agent_id=None)
+    async with subscribed(bus, 0) as feed:
+        await send_past(feed, closes.send)
     assert len(closes.frames) == 1
 
 
@@ -494,8 +493,9 @@ async def test_a_frame_is_bounded_and_the_next_is_made_when_it_has_gone_out(monk
 async def test_what_is_lost_is_said_and_the_snapshot_follows():
     """One line and the snapshot, from whose number the client goes on."""
     bus, told = filled(50, keep=10), Told()
-    async with subscribed(bus, 5, snapshot=lambda: evolve(SNAPSHOT, last_seq=50)) as events:
-        await send_past(told.socket, Subscribe(id=1, session_id="main", after=5), events, agent_id="desk")
+    snapshot = partial(evolve, SNAPSHOT, last_seq=50)
+    async with subscribed(bus, 5, snapshot=snapshot, agent_id="desk") as feed:
+        await send_past(feed, told.send)
     lost, begin = told.frames
     wanted = {"kind": "events_lost", "from_seq": 6, "to_seq": 50}
     assert wanted.items() <= lost["event"].items()
