@@ -18,7 +18,7 @@ from agentrail.events import Event, EventsLost, SessionParked
 from agentrail.gateway.frame_ring import MAX_RING_BYTES, MAX_RING_FRAMES, FrameMemory, FrameRing, RingFrame
 from agentrail.gateway.sse_frames import DoneReason, event_frame, retry_line, snapshot_frame
 from agentrail.gateway.stream_reader import StreamReader
-from agentrail.gateway.stream_watchdog import WatchedStream
+from agentrail.gateway.stream_watchdog import TURN_EVERY, WatchedStream, in_turns
 from agentrail.host.host_sessions import profile_of_root
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
@@ -31,9 +31,6 @@ from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_keys import key_of
 
 LOGGER: Final = Logger("agentrail.gateway")
-
-SLICE: Final = 64
-"""Readers woken before other tasks run, so that a listener can accept a connection in between."""
 
 HUB_BUFFER: Final = 1_024
 """Buffer of a hub's subscription, in events. After an overflow it resumes like any subscriber."""
@@ -185,7 +182,7 @@ class Hub:
         for reader in waiting:
             reader.wake()
             self._woken += 1
-            if self._woken == SLICE:  # continues the count of the previous event in the same turn
+            if self._woken == TURN_EVERY:  # continues the count of the previous event in the same turn
                 self._woken = 0
                 await trio.lowlevel.checkpoint()
 
@@ -327,10 +324,8 @@ class Hubs:
     async def close(self, reason: DoneReason, *, within_seconds: float = WRITE_GRACE_SECONDS) -> None:
         """End all streams, including ones opened later, each with a `done` frame, even if cancelled."""
         self._closing = reason
-        for place, reader in enumerate(tuple(self._all), 1):
+        async for reader in in_turns(self._all):
             reader.finish(reason)
-            if place % SLICE == 0:
-                await trio.lowlevel.checkpoint()
         with trio.move_on_after(within_seconds):
             while self._all:
                 await self._is_empty.park()
@@ -359,7 +354,7 @@ class Hubs:
         beats = 0
         for reader in tuple(self._all):
             beats += self._look_at(reader, now)
-            if beats == SLICE:
+            if beats == TURN_EVERY:
                 beats = 0
                 await trio.lowlevel.checkpoint()
 

@@ -21,7 +21,7 @@ from agentrail.gateway.authorization import (
     target_of,
 )
 from agentrail.gateway.error_responses import CallRefused, refuse_call
-from agentrail.gateway.event_hub import SLICE, TICK_SECONDS, WRITE_GRACE_SECONDS
+from agentrail.gateway.event_hub import TICK_SECONDS, WRITE_GRACE_SECONDS
 from agentrail.gateway.forwarder import log_node_call
 from agentrail.gateway.frame_ring import FrameMemory
 from agentrail.gateway.idempotency import CommandMemory
@@ -32,6 +32,7 @@ from agentrail.gateway.serving import connection_cut
 from agentrail.gateway.socket_calls import socket_commands
 from agentrail.gateway.socket_connection import OpenSocket, answer_to_raised
 from agentrail.gateway.socket_frames import socket_event_frame
+from agentrail.gateway.stream_watchdog import in_turns
 from agentrail.gateway.whole_answer import header_pairs
 from agentrail.host.hook_payloads import Principal
 from agentrail.host.identity import SessionOwner
@@ -115,10 +116,8 @@ class Sockets:
     ) -> None:
         """Close all sockets, each with a `closing` frame, even if cancelled, and accept no new ones."""
         self._is_taking = False
-        for place, one in enumerate(tuple(self._open), 1):
+        async for one in in_turns(self._open):
             one.close(code)
-            if place % SLICE == 0:
-                await trio.lowlevel.checkpoint()
         with trio.move_on_after(within_seconds):
             while self._open:
                 await self._is_empty.park()
@@ -230,7 +229,5 @@ class Sockets:
             if now - aged_at >= AGE_SECONDS:
                 aged_at = now
                 self._frames.age()
-            for place, one in enumerate(tuple(self._open), 1):
+            async for one in in_turns(self._open):
                 one.look(now, WRITE_GRACE_SECONDS)
-                if place % SLICE == 0:
-                    await trio.lowlevel.checkpoint()

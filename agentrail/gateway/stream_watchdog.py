@@ -1,8 +1,8 @@
 """A stream written by one task and watched with all others: silent ones get heartbeats, blocked ones are cut."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Final, Self
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Final, Self, TypeVar
 
 import trio
 
@@ -10,7 +10,17 @@ from agentrail.gateway.sse_frames import DoneReason
 from agentrail.otp.guarded_calls import call_guarded
 
 TURN_EVERY: Final = 64
-"""Number of ready pieces after which other tasks run."""
+"""Number of ready pieces, or of open calls in one pass, after which other tasks run, so that a listener can accept a connection in between."""
+
+T = TypeVar("T")
+
+
+async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
+    """Iterate over what is there now, and let other tasks run after every `TURN_EVERY` items."""
+    for place, one in enumerate(tuple(items), 1):
+        yield one
+        if place % TURN_EVERY == 0:
+            await trio.lowlevel.checkpoint()
 
 
 class WatchedStream(ABC):

@@ -13,7 +13,7 @@ from agentrail.gateway.authorization import CallerCheck, CallHead
 from agentrail.gateway.error_responses import ErrorAnswer
 from agentrail.gateway.node_token import NODE_HEADER
 from agentrail.gateway.sse_frames import DoneReason
-from agentrail.gateway.stream_watchdog import WatchedStream
+from agentrail.gateway.stream_watchdog import WatchedStream, in_turns
 from agentrail.host.hook_payloads import Principal
 
 EXPIRY_SECONDS: Final = 1.0
@@ -24,9 +24,6 @@ JUDGED_EVERY_SECONDS: Final = 30.0
 
 MAX_JUDGED_AT_ONCE: Final = 16
 """Limit on concurrent calls of `auth` for open calls."""
-
-LOOKED_AT_IN_TURN: Final = 64
-"""Open calls checked before other tasks run."""
 
 UNAUTHORIZED_STATUS: Final = 401
 
@@ -108,14 +105,12 @@ class CallWatch:
     async def _watch(self, nursery: trio.Nursery) -> None:
         while True:
             await trio.sleep(EXPIRY_SECONDS)
-            for place, (one, judged) in enumerate(tuple(self._open.items()), 1):
+            async for one, judged in in_turns(self._open.items()):
                 principal = one.principal
                 is_due = trio.current_time() >= judged.due_at or outside.wall() >= judged.expires_at
                 if principal is not None and is_due and judged.due_at < math.inf:
                     judged.due_at, judged.expires_at = math.inf, math.inf
                     nursery.start_soon(self._judge, one, principal, judged)
-                if place % LOOKED_AT_IN_TURN == 0:
-                    await trio.lowlevel.checkpoint()
 
     async def _judge(self, one: OpenCall, principal: Principal, judged: _Judged) -> None:
         async with self._asked:

@@ -444,4 +444,4 @@ async def test_readers_are_woken_in_slices(supervisor, hubs):
             got |= lately
             lately.clear()
         nursery.cancel_scope.cancel()
-    assert 0 < most <= 2 * hub_module.SLICE  # this task runs once in each pass, and not always at its end
+    assert 0 < most <= 2 * hub_module.TURN_EVERY  # one pass, or two
