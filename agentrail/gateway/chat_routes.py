@@ -78,7 +78,7 @@ def _request_of(call: RouteCall, body: ChatBody | SteerBody, session_id: str | N
         user_id=call.principal.user_id,
         agent_id=(body.agent_id if isinstance(body, ChatBody) else None) or "",
         session_id=None if session_id is None else SessionId(session_id),
-        client_id=named_by_client(body.client_id, call.head.headers.get("idempotency-key")),
+        client_id=named_by_client(body.client_id, call.client_id),
         **said,
     )
 
@@ -226,7 +226,7 @@ async def answer_chat(call: RouteCall) -> Result:
         away = answer_to(error)
         return _named(evolve(away, hint=_ANSWER_LATER, headers={**away.headers, **location}), submitted)
     if record.has_moved:
-        if named_by_client(call.body.client_id, call.head.headers.get("idempotency-key")) is not None:
+        if named_by_client(call.body.client_id, call.client_id) is not None:
             raise SessionMoved
         record = replace(record, status="running", reason=None)
     answer = _named(answer_to_record(record), submitted)

@@ -272,6 +272,11 @@ class RouteCall:
         return self.gateway.opened()[0]
 
     @property
+    def client_id(self) -> str | None:
+        """The caller's name for the call in its header, so that it can be sent again safely. See `named_by_client`."""
+        return self.head.headers.get("idempotency-key")
+
+    @property
     def trace(self) -> Mapping[str, str] | None:
         """The caller's trace context as it was sent, or None without one."""
         headers = self.head.headers
@@ -333,9 +338,13 @@ RouteHandler: TypeAlias = Callable[[RouteCall], Awaitable[Result]]
 """Implements a route."""
 
 
+def _text_or_none(named: object) -> str | None:
+    return named if isinstance(named, str) else None
+
+
 @frozen
 class CallAim:
-    """The session that a call is about.
+    """The session that a call is about. Bodies of other protocols are not checked before: what is not a text names nothing.
 
     Attributes:
         session_id: Its id, or None if the call is about none or a new one.
@@ -343,8 +352,8 @@ class CallAim:
         node: Node with the connection of the client, which answers unless the session has an owner. None for a call without one.
     """
 
-    session_id: str | None = None
-    client_id: str | None = None
+    session_id: str | None = field(default=None, converter=_text_or_none)
+    client_id: str | None = field(default=None, converter=_text_or_none)
     node: str | None = None
 
     def session_of(self, owner: SessionOwner) -> str | None:
@@ -361,7 +370,7 @@ def aim_of_call(call: RouteCall) -> CallAim:
         getattr(call.body, "session_id", None),
         call.query.get("session_id"),
     )
-    client_id = getattr(call.body, "client_id", None) or call.head.headers.get("idempotency-key")
+    client_id = getattr(call.body, "client_id", None) or call.client_id
     return CallAim(next((one for one in named if one is not None), None), client_id)
 
 

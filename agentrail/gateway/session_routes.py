@@ -463,7 +463,7 @@ async def _list_commands(call: RouteCall) -> WholeAnswer:
 
 
 async def _run_command(call: RouteCall) -> Result:
-    client_id = named_by_client(call.body.client_id, call.head.headers.get("idempotency-key"))
+    client_id = named_by_client(call.body.client_id, call.client_id)
     body = replace(call.body, client_id=client_id)
     name = call.params["name"]
     return await command_calls.run_slash_command(call.host, call.principal, name, body, via=call.via)

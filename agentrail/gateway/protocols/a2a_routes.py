@@ -437,10 +437,7 @@ def _aim(name: str, call: RouteCall) -> CallAim:
     said = message if isinstance(message, dict) else {}
     task = call.params.get("task") or plain.get("id") or said.get("taskId")
     session_id = task.rpartition("~")[2] if isinstance(task, str) else said.get("contextId")
-    client_id = said.get("messageId")
-    return CallAim(
-        session_id if isinstance(session_id, str) else None, client_id if isinstance(client_id, str) else None
-    )
+    return CallAim(session_id, said.get("messageId"))
 
 
 _REFUSALS: Final = (

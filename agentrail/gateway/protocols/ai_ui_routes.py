@@ -97,8 +97,7 @@ async def _cancel(call: RouteCall) -> Result:
 
 def _aim(call: RouteCall) -> CallAim:
     last = call.body.messages[-1] if call.body.messages else None
-    name = last.get("id") if isinstance(last, dict) else None
-    return CallAim(call.body.id, name if isinstance(name, str) else None)
+    return CallAim(call.body.id, last.get("id") if isinstance(last, dict) else None)
 
 
 AI_UI_ROUTES: Final = (

@@ -54,7 +54,7 @@ def _operation_of(body: McpBody) -> str:
 def _aim(call: RouteCall) -> CallAim:
     plain = _plain_of(call)
     node = call.head.headers.get(CONNECTION_HEADER, "").rpartition(".")[0] or None
-    client_id = call.head.headers.get("idempotency-key") if plain.get("method") == "tools/call" else None
+    client_id = call.client_id if plain.get("method") == "tools/call" else None
     return CallAim(_session_of(call, plain), client_id, node)
 
 

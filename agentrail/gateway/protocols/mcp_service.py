@@ -386,7 +386,7 @@ def _read_call(arguments: Mapping[str, Any]) -> tuple[str, str | None]:
 
 async def _begin_call(call: RouteCall, profile: AgentProfile, tool_call: tuple[str, _Answer]) -> str:
     """Create the session of a call of a tool itself. With an idempotency key it stays, for the same call sent again."""
-    key = named_by_client(None, call.head.headers.get("idempotency-key"))
+    key = named_by_client(None, call.client_id)
     noted = {} if key is None else {"call": hashlib.sha256(encode_plain(tool_call)).hexdigest()}
     create = partial(call.host.create, agent_id=profile.id, tool_call=tool_call, keep=False)
     try:
@@ -400,7 +400,7 @@ async def _begin_call(call: RouteCall, profile: AgentProfile, tool_call: tuple[s
 
 
 async def _ask(call: RouteCall, ctx: _Context, tool: _Tool, said: str, session_id: str | None) -> _Answer:
-    name = named_by_client(None, call.head.headers.get("idempotency-key"))
+    name = named_by_client(None, call.client_id)
     request = own_request(call, said, session_id, agent_id=tool.profile.id, client_id=name)
     meta: Mapping[str, Any] = ctx.meta or {}
     trace = {name: meta[name] for name in ("traceparent", "tracestate") if name in meta}

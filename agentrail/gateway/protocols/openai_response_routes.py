@@ -218,7 +218,7 @@ async def _session_of(
     if asked.previous is None:
         return await find_session(call, asked.session_id, profile.id), False
     session = await own_session(call, asked.session_id, profile.id)
-    name = named_by_client(None, call.head.headers.get("idempotency-key"))
+    name = named_by_client(None, call.client_id)
     if name is not None and await session.receipt_of(name) is not None:  # it is sent again
         return session, False
     kept = await _keep(call, *asked.previous)
@@ -300,7 +300,7 @@ def _aim_of_input(call: RouteCall) -> CallAim:
     named = named.get("id") if isinstance(named, dict) else named
     if isinstance(previous, str) and (found := read_response_id(previous)) is not None:
         named = found[0]
-    return CallAim(named if isinstance(named, str) else None, call.head.headers.get("idempotency-key"))
+    return CallAim(named, call.client_id)
 
 
 def _aim_of_response(call: RouteCall) -> CallAim:

@@ -120,7 +120,7 @@ async def carry_out_plan(  # noqa: PLR0913 - by keyword, where they are not the 
     session: Session | None,
 ) -> ResponseStream[Own] | SpokenAnswer | HandledResponse:
     place = "input" if isinstance(call.body, ResponseBody) else "messages"
-    name = named_by_client(None, call.head.headers.get("idempotency-key"))
+    name = named_by_client(None, call.client_id)
     if session is not None and name and known_answer(call, session, name) is not None:
         refuse_request(place, "must be new: what was open has been answered", "already_resolved")
     past = () if session is None else await session.messages()
@@ -200,7 +200,7 @@ async def answer_openai(
 
     def lifetime() -> AbstractAsyncContextManager[None]:
         # The response of a request with a name may have other readers: its client sends it again.
-        is_of_one = is_nameless and "idempotency-key" not in call.head.headers
+        is_of_one = is_nameless and call.client_id is None
         return _for_one_response(call, stream.session) if is_of_one else nullcontext()
 
     async def write(call: RouteCall) -> None:
@@ -263,11 +263,11 @@ async def _complete_chat(call: RouteCall, profile: AgentProfile, asked: ChatAske
 
 
 def _aim_of_chat(call: RouteCall) -> CallAim:
-    plain, headers = call.body.plain, call.head.headers
+    plain = call.body.plain
     metadata = plain.get("metadata")
     named = metadata.get("session_id") if isinstance(metadata, dict) else None
-    session_id = headers.get("x-session-id") or named or session_of_results(plain.get("messages"))
-    return CallAim(session_id if isinstance(session_id, str) else None, headers.get("idempotency-key"))
+    given = call.head.headers.get("x-session-id")
+    return CallAim(given or named or session_of_results(plain.get("messages")), call.client_id)
 
 
 CHAT_REFUSALS: Final = (

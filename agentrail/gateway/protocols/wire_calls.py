@@ -122,7 +122,7 @@ async def apply_decisions(
     call: RouteCall, session: Session, decisions: Iterable[ClientDecision]
 ) -> HandledResponse | None:
     """Apply a client's decisions in order. Returns the response of a host plugin that answered in place of the session."""
-    user, name = call.principal.user_id, call.head.headers.get("idempotency-key")
+    user, name = call.principal.user_id, call.client_id
     async with nullcontext() if name is None else noted_answer(call, session, name):
         for one in decisions:
             match one:

@@ -63,9 +63,8 @@ async def test_a_question_is_declined_for_the_user_who_calls():
         await post(web, user("Hi"))
         session = web.host.supervisor.session("c1", scope="local")
         (question,) = (await session.status()).questions
-        head = SimpleNamespace(headers={})
         caller = Principal(tenant_id="local", user_id="local")
-        call = SimpleNamespace(principal=caller, host=web.host, head=head)
+        call = SimpleNamespace(principal=caller, host=web.host, client_id=None)
         assert await apply_decisions(call, session, [DeclineBody(ref=question.ref, reason="later")]) is None
         while (await session.status()).phase != "idle":  # noqa: ASYNC110 - a page asks for it too
             await trio.sleep(0.01)
