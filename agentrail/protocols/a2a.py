@@ -19,12 +19,10 @@ from agentrail.core.session.views import Status
 from agentrail.messages import JsonObject, Text
 from agentrail.protocols import response_changes as changes
 from agentrail.protocols.decisions import ClientDecision, order_decisions, refuse_request
-from agentrail.protocols.response_changes import Frame
+from agentrail.protocols.response_changes import Frame, Frames
 from agentrail.protocols.response_state import Bridge, Bridged, PendingAnswer, Response, closing
 from agentrail.structs import converter_of
 from agentrail.wire.operations import AnswerBody, ApproveArguments, DeclineBody, RejectBody, RespondBody
-
-A2aFrames: TypeAlias = tuple[Frame, ...]
 
 MAX_TASKS_OF_A_PAGE: Final = 100
 _ID: Final = re.compile(r"(?P<ref>[^~]+)~(?P<seq>[1-9][0-9]{0,14})~(?P<session>.+)")
@@ -52,14 +50,14 @@ class A2aTask(msgspec.Struct, frozen=True, kw_only=True):
     context_id: str
     at_ms: int
     state: str = "SUBMITTED"
-    said: A2aFrames = ()
-    parts: A2aFrames = ()
-    history: A2aFrames = ()
+    said: Frames = ()
+    parts: Frames = ()
+    history: Frames = ()
     told_in: str = ""
     is_json: bool = False
 
 
-A2aShown: TypeAlias = tuple[A2aTask, A2aFrames]
+A2aShown: TypeAlias = tuple[A2aTask, Frames]
 
 
 def open_task(
@@ -132,14 +130,14 @@ def _tell(task: A2aTask, text: str, message_id: str) -> A2aShown:
     return (task if message_id == task.told_in else replace(task, told_in=message_id)), told
 
 
-def _artifact(task: A2aTask, parts: A2aFrames, *, append: bool) -> Frame:
+def _artifact(task: A2aTask, parts: Frames, *, append: bool) -> Frame:
     named = {"taskId": task.id, "contextId": task.context_id}
     return {
         "artifactUpdate": {**named, "artifact": {"artifactId": "answer", "parts": parts}, "append": append}
     }
 
 
-def _message(task: A2aTask, message_id: str, role: str, parts: A2aFrames) -> Frame:
+def _message(task: A2aTask, message_id: str, role: str, parts: Frames) -> Frame:
     named = {"messageId": message_id, "taskId": task.id, "contextId": task.context_id}
     return {**named, "role": f"ROLE_{role}", "parts": parts}
 
@@ -150,7 +148,7 @@ def _status(task: A2aTask) -> Frame:
     return {"state": f"TASK_STATE_{task.state}", "timestamp": at.replace("+00:00", "Z"), **said}
 
 
-def _move(task: A2aTask, state: str, at_ms: int, said: A2aFrames = ()) -> A2aShown:
+def _move(task: A2aTask, state: str, at_ms: int, said: Frames = ()) -> A2aShown:
     moved = replace(task, state=state, said=said, at_ms=at_ms or task.at_ms)
     return moved, (
         {"statusUpdate": {"taskId": task.id, "contextId": task.context_id, "status": _status(moved)}},
@@ -159,8 +157,8 @@ def _move(task: A2aTask, state: str, at_ms: int, said: A2aFrames = ()) -> A2aSho
 
 def _end(task: A2aTask, end: changes.ResponseEnd, response: Response) -> A2aShown:
     state = _STATES[end.kind]
-    said: A2aFrames = ()
-    frames: A2aFrames = ()
+    said: Frames = ()
+    frames: Frames = ()
     if end.kind == "paused":
         said = tuple([part for name, (_, asked) in response.asked.items() for part in _asks(name, asked)])
     elif end.reason is not None:
@@ -177,7 +175,7 @@ def _end(task: A2aTask, end: changes.ResponseEnd, response: Response) -> A2aShow
     return moved, (*frames, *more)
 
 
-def _asks(name: str, asked: PendingAnswer) -> A2aFrames:
+def _asks(name: str, asked: PendingAnswer) -> Frames:
     """Return the parts that ask a client for an answer: words, and the facts that its data part needs."""
     match asked:
         case events.Approval(tool=tool, arguments=arguments, hint=hint):

@@ -23,6 +23,7 @@ from agentrail.protocols.response_changes import (
     CallEnded,
     CallShown,
     Frame,
+    Frames,
     Happened,
     MessageCompleted,
     PartText,
@@ -169,7 +170,7 @@ class AcpView(msgspec.Struct, frozen=True):
     cost_usd: float | None = 0.0
 
 
-_Shown = tuple[AcpView, tuple[Frame, ...]]
+_Shown = tuple[AcpView, Frames]
 
 
 def acp_update(session_id: str, kind: str, /, **fields: Any) -> Frame:
@@ -178,7 +179,7 @@ def acp_update(session_id: str, kind: str, /, **fields: Any) -> Frame:
     return {**RPC, "method": "session/update", "params": params}
 
 
-def user_chunks(session_id: str, content: Iterable[UserBlock]) -> tuple[Frame, ...]:
+def user_chunks(session_id: str, content: Iterable[UserBlock]) -> Frames:
     """Return a user's message, for an editor that loads a session."""
     blocks = [
         {"type": "image", "data": one.data, "mimeType": one.media_type}
@@ -191,7 +192,7 @@ def user_chunks(session_id: str, content: Iterable[UserBlock]) -> tuple[Frame, .
 
 def show_acp_change(view: AcpView, change: ResponseChange, _response: Response) -> _Shown:
     """Return the next view and the frames of a change."""
-    frames: tuple[Frame, ...] = ()
+    frames: Frames = ()
     session_id = view.session_id
     match change:
         case PartText(kind=part, text=text, message_id=message_id):
@@ -226,7 +227,7 @@ def show_acp_change(view: AcpView, change: ResponseChange, _response: Response) 
     return view, frames
 
 
-def _show_event(view: AcpView, event: events.Event) -> tuple[Frame, ...]:
+def _show_event(view: AcpView, event: events.Event) -> Frames:
     match event:
         case events.TodoChange(todos=todos):
             return (_plan(view, [(one.content, one.status) for one in todos]),)
@@ -256,7 +257,7 @@ def _note(view: AcpView, call_id: str, text: str) -> Frame:
     return acp_update(view.session_id, "tool_call_update", toolCallId=call_id, content=content)
 
 
-def _usage_update(view: AcpView, usage: TokenUsage) -> tuple[Frame, ...]:
+def _usage_update(view: AcpView, usage: TokenUsage) -> Frames:
     if not view.window:
         return ()
     cost = {} if view.cost_usd is None else {"cost": {"amount": view.cost_usd, "currency": "USD"}}

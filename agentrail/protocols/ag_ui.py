@@ -20,6 +20,7 @@ from agentrail.protocols.response_changes import (
     CallEnded,
     CallShown,
     Frame,
+    Frames,
     Happened,
     MessageCompleted,
     PartEnded,
@@ -73,11 +74,11 @@ class AgUiRun(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     past: tuple[Any, ...] = ()
     known: frozenset[str] = frozenset()
-    first: tuple[Frame, ...] = ()
+    first: Frames = ()
     is_started: bool = False
     open_text: str = ""
     message_id: str = ""
-    said: tuple[Frame, ...] = ()
+    said: Frames = ()
     children: Mapping[str, str] = _NO_CHILDREN
     open_children: tuple[str, ...] = ()
     usage: Mapping[str, TokenUsage] = _NO_USAGE
@@ -85,7 +86,7 @@ class AgUiRun(msgspec.Struct, frozen=True, kw_only=True):
     waiting: tuple[events.WaitingFor, ...] = ()
 
 
-Shown: TypeAlias = tuple[AgUiRun, tuple[Frame, ...]]
+Shown: TypeAlias = tuple[AgUiRun, Frames]
 """The next run, and its frames."""
 
 
@@ -172,15 +173,15 @@ def _show_words(run: AgUiRun, said: PartText, name: str) -> Shown:
     return replace(after, open_text=name), (*frames, *_started("text", name), delta)
 
 
-def _started(kind: ShownPartKind, name: str, child: str = "") -> tuple[Frame, ...]:
+def _started(kind: ShownPartKind, name: str, child: str = "") -> Frames:
     return tuple(_of(child, start, messageId=name, **more) for start, more in _STARTS[kind].items())
 
 
-def _ended(kind: ShownPartKind, name: str, child: str = "") -> tuple[Frame, ...]:
+def _ended(kind: ShownPartKind, name: str, child: str = "") -> Frames:
     return tuple(_of(child, end, messageId=name) for end in _ENDS[kind])
 
 
-def _whole(kind: ShownPartKind, name: str, child: str, text: str) -> tuple[Frame, ...]:
+def _whole(kind: ShownPartKind, name: str, child: str, text: str) -> Frames:
     delta = _of(child, _DELTAS[kind], messageId=name, delta=text)
     return (*_started(kind, name, child), delta, *_ended(kind, name, child))
 

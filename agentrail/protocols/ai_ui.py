@@ -18,6 +18,7 @@ from agentrail.protocols.response_changes import (
     CallEnded,
     CallShown,
     Frame,
+    Frames,
     Happened,
     PartEnded,
     PartText,
@@ -28,9 +29,6 @@ from agentrail.protocols.response_changes import (
     TakenBack,
 )
 from agentrail.protocols.response_state import Bridge, Response
-
-Parts: TypeAlias = tuple[Frame, ...]
-"""Parts of the stream: plain JSON with a `type`, see `uiMessageChunkSchema`."""
 
 Questions: TypeAlias = frozenset[str]
 """Calls shown as the client's own, because their question is answered by providing the call's result."""
@@ -49,7 +47,7 @@ _KINDS: Final = MappingProxyType({"text": "text", "thinking": "reasoning"})
 _NO_RESULT: Final = "The response ended before this call had a result."
 
 
-def _show(questions: Questions, change: ResponseChange, response: Response) -> tuple[Questions, Parts]:
+def _show(questions: Questions, change: ResponseChange, response: Response) -> tuple[Questions, Frames]:
     match change:
         case PartText(kind=kind, text=text, part_id=part_id, is_first=is_first):  # by far the most frequent
             delta = {"type": f"{_KINDS[kind]}-delta", "id": part_id, "delta": text}
@@ -75,12 +73,12 @@ def _show(questions: Questions, change: ResponseChange, response: Response) -> t
 
 
 AI_UI: Final = Bridge(_show)
-"""The UI message stream. Its own state is initially empty."""
+"""The UI message stream. Its own state is initially empty. Frames are parts: JSON with a `type`, see `uiMessageChunkSchema`."""
 
 NO_QUESTIONS: Final[Questions] = frozenset()
 
 
-def _event_parts(event: events.Event, questions: Questions, response: Response) -> Parts:
+def _event_parts(event: events.Event, questions: Questions, response: Response) -> Frames:
     match event:
         case events.TodoChange(todos=todos):
             return (_data("todos", {"todos": msgspec.to_builtins(todos)}, "todos"),)
@@ -133,7 +131,7 @@ def _metadata(end: ResponseEnd) -> dict[str, Any]:
 # --- calls
 
 
-def _call_parts(change: ResponseChange, questions: Questions) -> Parts:
+def _call_parts(change: ResponseChange, questions: Questions) -> Frames:
     match change:
         case CallShown(call_id=call_id, call=call, is_new=is_new):
             facts = _facts(call_id, call, is_clients=_is_clients(call_id, call, questions))
@@ -162,9 +160,9 @@ def _is_clients(call_id: str, call: ShownCall, questions: Questions) -> bool:
 
 def _show_questions(
     questions: Questions, waiting: tuple[events.WaitingFor, ...], response: Response
-) -> tuple[Questions, Parts]:
+) -> tuple[Questions, Frames]:
     """Show the calls of pending questions again as the client's own, so that it can provide their results."""
-    parts: Parts = ()
+    parts: Frames = ()
     for call_id in [one.call_id for one in waiting if one.kind == "question"]:
         call = response.calls.get(call_id)
         if call is None or call.is_over or _is_clients(call_id, call, questions):

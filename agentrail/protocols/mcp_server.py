@@ -19,6 +19,7 @@ from agentrail.protocols.response_changes import (
     CallEnded,
     CallShown,
     Frame,
+    Frames,
     Happened,
     PartText,
     ResponseChange,
@@ -100,7 +101,7 @@ def resources_of(session_id: str, title: str) -> tuple[Frame, Frame]:
     )
 
 
-RESOURCE_TEMPLATES: Final[tuple[Frame, ...]] = tuple(
+RESOURCE_TEMPLATES: Final[Frames] = tuple(
     [
         {"uriTemplate": one["uri"], "name": what, "mimeType": one["mimeType"]}
         for one, what in zip(resources_of("{id}", ""), ("session", "messages"), strict=True)
@@ -160,7 +161,7 @@ def faults_of_call(arguments: JsonObject) -> tuple[str, ...]:
 # --- a response
 
 
-def _show(own: None, change: ResponseChange, _response: Response) -> tuple[None, tuple[Frame, ...]]:
+def _show(own: None, change: ResponseChange, _response: Response) -> tuple[None, Frames]:
     match change:
         case PartText(kind="text", text=text, part_id=part_id):
             return own, ({"part": part_id, "text": text},)

@@ -7,7 +7,7 @@ is part of the ids of its calls, so that their results find it.
 import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 from attrs import frozen
@@ -46,6 +46,7 @@ from agentrail.protocols.response_changes import (
     Begun,
     CallShown,
     Frame,
+    Frames,
     Happened,
     PartText,
     ResponseChange,
@@ -54,8 +55,6 @@ from agentrail.protocols.response_changes import (
 )
 from agentrail.protocols.response_state import Bridge, Response
 from agentrail.wire.operations import RespondBody, decide_approval
-
-Frames: TypeAlias = tuple[Frame, ...]
 
 _FINISH_REASONS: Final[Mapping[events.EndReason | None, str]] = MappingProxyType(
     {"max_tokens": "length", "context_window": "length", "max_turns": "length", "refused": "content_filter"}

@@ -38,6 +38,7 @@ from agentrail.protocols.response_changes import (
     CallEnded,
     CallShown,
     Frame,
+    Frames,
     Happened,
     MessageCompleted,
     PartText,
@@ -47,8 +48,6 @@ from agentrail.protocols.response_changes import (
 )
 from agentrail.protocols.response_state import Bridge, Response
 from agentrail.wire.operations import decide_approval
-
-ResponseFrames: TypeAlias = tuple[Frame, ...]
 
 NUMBER_STEP: Final = 1_000_000
 """Numbers of frames between two events of the session."""
@@ -87,10 +86,10 @@ class Responding(msgspec.Struct, frozen=True, kw_only=True):
     last: int = -1
     opened: Mapping[str, int] = _NONE
     deltas: Mapping[str, int] = _NONE
-    items: ResponseFrames = ()
+    items: Frames = ()
 
 
-ResponseShown: TypeAlias = tuple[Responding, ResponseFrames]
+ResponseShown: TypeAlias = tuple[Responding, Frames]
 
 
 def _show(own: Responding, change: ResponseChange, response: Response) -> ResponseShown:

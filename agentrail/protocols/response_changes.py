@@ -11,6 +11,8 @@ from agentrail.messages import AssistantMessage, JsonObject, TokenUsage, ToolRes
 Frame: TypeAlias = Mapping[str, Any]
 """One frame of a wire, as plain JSON."""
 
+Frames: TypeAlias = tuple[Frame, ...]
+
 ShownPartKind: TypeAlias = Literal["text", "thinking"]
 
 

@@ -21,7 +21,7 @@ from agentrail.protocols.response_changes import (
     Begun,
     CallEnded,
     CallShown,
-    Frame,
+    Frames,
     Happened,
     MessageCompleted,
     PartEnded,
@@ -469,22 +469,22 @@ class Bridge(Generic[Own]):
         show: Returns the wire's next own state and the frames of a change. Gets the response after the event.
     """
 
-    show: Callable[[Own, ResponseChange, Response], tuple[Own, tuple[Frame, ...]]]
+    show: Callable[[Own, ResponseChange, Response], tuple[Own, Frames]]
 
-    def fold(self, state: Bridged[Own], event: events.Event) -> tuple[Bridged[Own], tuple[Frame, ...]]:
+    def fold(self, state: Bridged[Own], event: events.Event) -> tuple[Bridged[Own], Frames]:
         """Return the next state and the frames for an event."""
         return self.write(state.own, follow_event(state.response, event))
 
-    def write(self, own: Own, followed: FollowedResponse) -> tuple[Bridged[Own], tuple[Frame, ...]]:
+    def write(self, own: Own, followed: FollowedResponse) -> tuple[Bridged[Own], Frames]:
         """Return the next state and the frames for changes of a response."""
         response, changes = followed
-        frames: tuple[Frame, ...] = ()
+        frames: Frames = ()
         for change in changes:
             own, more = self.show(own, change, response)
             frames += more
         return Bridged(response, own), frames
 
-    def say(self, own: Own, text: str, number: int, at_ms: int) -> tuple[Frame, ...]:
+    def say(self, own: Own, text: str, number: int, at_ms: int) -> Frames:
         """Return all frames of a response with this text, which no model gave. `number` is that of the session's last event."""
         name, said = f"m{number}.{at_ms}", AssistantMessage(content=(Text(text=text),), model="")
         changes: tuple[ResponseChange, ...] = (
@@ -498,6 +498,6 @@ class Bridge(Generic[Own]):
         )
         return self.write(own, (Response(response_id=name, number=number, at_ms=at_ms), changes))[1]
 
-    def close(self, state: Bridged[Own]) -> tuple[Frame, ...]:
+    def close(self, state: Bridged[Own]) -> Frames:
         """Return the last frames of an ended response."""
         return self.write(state.own, (state.response, closing(state.response)))[1]

@@ -25,7 +25,7 @@ from agentrail.gateway.whole_answer import WholeAnswer, answer_json
 from agentrail.host.hook_payloads import HandledResponse
 from agentrail.protocols.ai_ui import AI_UI, NO_QUESTIONS, Questions
 from agentrail.protocols.ai_ui_messages import UiPlan, decide_ui_call, read_ui_call
-from agentrail.protocols.response_changes import Frame
+from agentrail.protocols.response_changes import Frame, Frames
 
 WIRE: Final[SseWire[Questions]] = SseWire(
     name="ai-ui",
@@ -62,7 +62,7 @@ async def _answer_message(call: RouteCall) -> Result:
     return await _say(call, body.id, plan, first)
 
 
-async def _say(call: RouteCall, session_id: str, plan: UiPlan, first: tuple[Frame, ...]) -> Result:
+async def _say(call: RouteCall, session_id: str, plan: UiPlan, first: Frames) -> Result:
     agent_id, client_id = call.params["agent_id"], plan.message_id
     request = own_request(call, plan.text, session_id, agent_id=agent_id, client_id=client_id)
     submitted = await call.host.submit(

@@ -47,7 +47,7 @@ from agentrail.protocols.openai_responses import (
     response_id,
     response_object,
 )
-from agentrail.protocols.response_changes import Frame
+from agentrail.protocols.response_changes import Frame, Frames
 from agentrail.protocols.response_state import Bridged, Response, pause_response, resume_response
 from agentrail.runtime.event_history import PageAsked
 from agentrail.runtime.event_subscription import number_of
@@ -86,7 +86,7 @@ class _Kept:
     begin: Bridged[Responding]
     is_resumed: bool = False
 
-    def open(self, after: int = -1) -> tuple[Bridged[Responding], tuple[Frame, ...]]:
+    def open(self, after: int = -1) -> tuple[Bridged[Responding], Frames]:
         """Return the state before the first event, and the frames so far, for a reader that has the first ones."""
         own = replace(self.begin.own, after=after)
         response = self.begin.response
@@ -203,7 +203,7 @@ async def _respond(call: RouteCall, profile: AgentProfile, asked: ResponseAsked)
     return await answer_openai(call, stream, asked.parameters, _last_response, is_nameless=is_nameless)
 
 
-def _last_response(frames: tuple[Frame, ...]) -> Frame:
+def _last_response(frames: Frames) -> Frame:
     response: Frame = frames[-1]["response"]
     return response
 

@@ -50,7 +50,7 @@ from agentrail.protocols.openai_requests import (
     ReadParameters,
     read_parameters,
 )
-from agentrail.protocols.response_changes import Frame
+from agentrail.protocols.response_changes import Frame, Frames
 from agentrail.protocols.response_state import Own
 from agentrail.runtime.arguments import words_in_blocks
 from agentrail.runtime.session_clock import now_ms
@@ -188,7 +188,7 @@ async def answer_openai(
     call: RouteCall,
     stream: ResponseStream[Own] | SpokenAnswer | HandledResponse,
     parameters: OpenAiParameters,
-    whole: Callable[[tuple[Frame, ...]], Frame],
+    whole: Callable[[Frames], Frame],
     *,
     is_nameless: bool,
 ) -> Result:

@@ -23,7 +23,7 @@ from agentrail.gateway.streams import write_frames
 from agentrail.gateway.token_watcher import OpenStream
 from agentrail.host.requests import HostRequest, OnDisconnect
 from agentrail.messages import SteerRef
-from agentrail.protocols.response_changes import Begun, Frame, ResponseEnd
+from agentrail.protocols.response_changes import Begun, Frame, Frames, ResponseEnd
 from agentrail.protocols.response_state import (
     Bridge,
     Bridged,
@@ -124,9 +124,9 @@ class ResponseReader(FrameStream, Generic[Own]):
         if not is_muted:
             self._put((*first, *frames))
 
-    def _catch_up(self) -> tuple[Frame, ...]:
+    def _catch_up(self) -> Frames:
         bridge = self._wire.bridge
-        frames: tuple[Frame, ...] = ()
+        frames: Frames = ()
         with self._ending():
             try:
                 while True:
@@ -294,7 +294,7 @@ class ResponseStream(Generic[Own]):
     after: int
     wire: SseWire[Own]
     state: Bridged[Own]
-    first: tuple[Frame, ...] = ()
+    first: Frames = ()
     request: HostRequest | None = None
     resumed_id: str = ""
     apply: Callable[[], Awaitable[bool]] | None = None
@@ -313,7 +313,7 @@ class ResponseStream(Generic[Own]):
 
     async def collect(
         self, call: RouteCall, stops: Callable[[Sequence[Frame], Response], Awaitable[bool]] | None = None
-    ) -> tuple[tuple[Frame, ...], ResponseEnd]:
+    ) -> tuple[Frames, ResponseEnd]:
         """Return all frames of the response, for a client that wants no stream, and its end.
 
         `stops` gets the frames so far, and returns whether the response pauses there. Its caller streams to the client in another

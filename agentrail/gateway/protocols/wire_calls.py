@@ -35,7 +35,7 @@ from agentrail.host.identity import profile_of_session
 from agentrail.host.requests import HostRequest
 from agentrail.messages import PromptRef
 from agentrail.protocols.decisions import ClientDecision, pending_names, refuse_request
-from agentrail.protocols.response_changes import Frame, ResponseEnd
+from agentrail.protocols.response_changes import Frames, ResponseEnd
 from agentrail.protocols.response_state import Bridged, Own, Response, text_of_handled
 from agentrail.runtime.arguments import fault_of_response
 from agentrail.runtime.event_history import PageAsked
@@ -183,7 +183,7 @@ async def noted_answer(
 class SpokenAnswer(WholeAnswer):
     """A response over SSE that is complete, in place of work of the session."""
 
-    frames: tuple[Frame, ...]
+    frames: Frames
 
 
 def say_handled(
@@ -202,7 +202,7 @@ def say_handled(
 
 
 def stream_request(
-    wire: SseWire[Own], request: HostRequest, own: Own, *, first: tuple[Frame, ...] = ()
+    wire: SseWire[Own], request: HostRequest, own: Own, *, first: Frames = ()
 ) -> ResponseStream[Own]:
     """Stream the response to a request that the host has accepted."""
     response = Response(ref=PromptRef(request.receipt.ref), read_text=request.session.reads_answers())
@@ -226,7 +226,7 @@ async def stream_decided(  # noqa: PLR0913 - by keyword, where they are not the 
     decisions: tuple[ClientDecision, ...],
     status: Status,
     response_id: str,
-    first: tuple[Frame, ...] = (),
+    first: Frames = (),
 ) -> ResponseStream[Own]:
     """Apply decisions, and stream the rest of the response that waited for them."""
     began = await start_of_cycle(call, session.session_id, status.last_seq + 1)
@@ -260,7 +260,7 @@ async def answer_first(  # noqa: PLR0913 - same
     status: Status,
     has_words: bool,
     response_id: str = "",
-    first: tuple[Frame, ...] = (),
+    first: Frames = (),
 ) -> ResponseStream[Own] | SpokenAnswer | HandledResponse | None:
     """Check and apply decisions, and stream the response that waited for them. Return None if words follow."""
     check_decisions(session, decisions)

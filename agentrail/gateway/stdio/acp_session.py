@@ -43,7 +43,7 @@ from agentrail.events import (
 )
 from agentrail.messages import Text, UserBlock
 from agentrail.protocols import acp
-from agentrail.protocols.response_changes import Frame
+from agentrail.protocols.response_changes import Frame, Frames
 from agentrail.protocols.response_state import Bridged, Response
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_rows import window_of
@@ -211,12 +211,12 @@ class EditorSession:
             self._look_at_questions(response)
         return state
 
-    def _compacting(self, status: str) -> tuple[Frame, ...]:
+    def _compacting(self, status: str) -> Frames:
         fields = {"compactionId": self._compaction, "status": status}
         update = acp.acp_update(self.session.session_id, "compaction_update", **fields)
         return (update,) if self.compacts and self._compaction else ()
 
-    def _words_before(self, event: Event) -> tuple[Frame, ...]:
+    def _words_before(self, event: Event) -> Frames:
         match event:
             case PromptReceived(ref=ref, content=content) | PromptQueued(ref=ref, content=content):
                 self._said[ref] = content
@@ -242,7 +242,7 @@ class EditorSession:
 
     # --- settings
 
-    async def settings_changed(self) -> tuple[Frame, ...]:
+    async def settings_changed(self) -> Frames:
         fields, shown = await self.settings(), partial(acp.acp_update, self.session.session_id)
         options = shown("config_option_update", configOptions=fields["configOptions"])
         if "modes" not in fields:
