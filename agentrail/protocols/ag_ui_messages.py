@@ -3,7 +3,6 @@
 The session owns the history. Only an entry of `resume` can approve anything.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal
 
@@ -17,7 +16,7 @@ from agentrail.core.values.toolbox import read_call
 from agentrail.events import Approval, Question
 from agentrail.messages import AssistantMessage, CallId, Message, Text, ToolMessage, ToolResult, UserMessage
 from agentrail.protocols.ag_ui import AgUiRun, messages_snapshot, result_message_id, with_first_frame
-from agentrail.protocols.decisions import ClientDecision, is_ours, order_decisions, refuse_request
+from agentrail.protocols.decisions import ClientDecision, is_ours, number_in, order_decisions, refuse_request
 from agentrail.structs import Value, always_encoded
 from agentrail.wire.operations import AnswerBody, DeclineBody, RespondBody, decide_approval
 
@@ -25,7 +24,6 @@ MAX_AG_UI_MESSAGES: Final = 5_000
 """Limit on the messages of a request, which are read in the event loop."""
 
 _IMPORTED_MODEL: Final = "ag-ui:imported"
-_OURS: Final = re.compile(r"[mp]([0-9]{1,16})(\.[0-9]+)?")
 _CONTENT: Final[dict[str, tuple[type, ...]]] = {
     "user": (str, tuple),
     "tool": (str, tuple),
@@ -204,13 +202,7 @@ def check_ag_ui_messages(messages: Sequence[AgUiMessage]) -> None:
 def last_known(messages: Sequence[AgUiMessage], status: Status) -> tuple[int, int]:
     """Return the place after the last message that the session started, and the number in its id. Zeros if there is none."""
     places = [at for at, one in enumerate(messages, 1) if one.role == "assistant" and is_ours(one.id, status)]
-    return (places[-1], number_in(messages[places[-1] - 1].id)) if places else (0, 0)
-
-
-def number_in(name: str) -> int:
-    """Return the number of the event that is in an id of ours. 0 for other ids."""
-    found = _OURS.fullmatch(name)
-    return 0 if found is None else int(found[1])
+    return (places[-1], number_in(messages[places[-1] - 1].id) or 0) if places else (0, 0)
 
 
 def foreign_texts(messages: Iterable[AgUiMessage], status: Status) -> frozenset[str]:
@@ -221,7 +213,7 @@ def foreign_texts(messages: Iterable[AgUiMessage], status: Status) -> frozenset[
 
 def open_ag_ui_run(body: AgUiBody, plan: AgUiPlan) -> AgUiRun:
     """Return the run of a request. A repeated run starts over after its own message."""
-    numbers = [number_in(one.id) for one in body.messages]
+    numbers = [number_in(one.id) or 0 for one in body.messages]
     own = [at for at, number in enumerate(numbers) if plan.repeats is not None and number > plan.repeats]
     past = body.messages[: own[0]] if own else body.messages
     known = {one.id for one in past}

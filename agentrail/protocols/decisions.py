@@ -14,7 +14,7 @@ from agentrail.wire.operations import AnswerBody, ApproveArguments, DeclineBody,
 
 ClientDecision: TypeAlias = ApproveArguments | RejectBody | RespondBody | DeclineBody | AnswerBody
 
-_OURS: Final = re.compile(r"m([0-9]{1,16})(\.[0-9]+)?")
+_OURS: Final = re.compile(r"([mp])([0-9]{1,16})(\.[0-9]+)?")
 
 
 class WireRefused(Exception):
@@ -80,7 +80,13 @@ def order_decisions(
     return (*stale, *pending) if stand_alone else tuple(pending)
 
 
+def number_in(name: str, kinds: str = "mp") -> int | None:
+    """Return the number of the event in an id of ours, which is that of a message (`m`) or a part (`p`). None for other ids."""
+    found = _OURS.fullmatch(name)
+    return None if found is None or found[1] not in kinds else int(found[2])
+
+
 def is_ours(message_id: str, status: Status | None) -> bool:
     """Whether a message in a client's past can be one of this session: its id has the number of an event."""
-    found = _OURS.fullmatch(message_id)
-    return found is not None and status is not None and int(found[1]) <= status.last_seq
+    number = number_in(message_id, "m")
+    return number is not None and status is not None and number <= status.last_seq
