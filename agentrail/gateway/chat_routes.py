@@ -31,7 +31,7 @@ from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.streams import EventStream
 from agentrail.gateway.whole_answer import WholeAnswer, answer_json
 from agentrail.host.attachments import Attachment
-from agentrail.host.hook_payloads import ChatRequest, HandledResponse, RequestKind, RequestOutcome
+from agentrail.host.hook_payloads import ChatRequest, HandledResponse, Principal, RequestKind, RequestOutcome
 from agentrail.host.requests import HostRequest, MessageReceipt, RequestRecord
 from agentrail.messages import SessionId
 from agentrail.runtime.arguments import Blocks, decide_blocks, decide_settings, words_in_blocks
@@ -69,26 +69,29 @@ async def submit(call: RouteCall, kind: RequestKind, session_id: str | None) -> 
 
 
 def _request_of(call: RouteCall, body: ChatBody | SteerBody, session_id: str | None) -> ChatRequest:
-    said: dict[str, Any] = {}
+    said: dict[str, Any] = {"client_id": named_by_client(body.client_id, call.client_id)}
     if isinstance(body, ChatBody):
-        said = {"mode": body.mode, "metadata": body.metadata}
-    return ChatRequest(
-        message=body.message,
-        tenant_id=call.principal.tenant_id,
-        user_id=call.principal.user_id,
-        agent_id=(body.agent_id if isinstance(body, ChatBody) else None) or "",
-        session_id=None if session_id is None else SessionId(session_id),
-        client_id=named_by_client(body.client_id, call.client_id),
-        **said,
-    )
+        said |= {"agent_id": body.agent_id or "", "mode": body.mode, "metadata": body.metadata}
+    return user_message(call.principal, body.message, session_id, **said)
 
 
 def own_request(call: RouteCall, message: str, session_id: str | None, **more: Any) -> ChatRequest:
-    """Return a message of the caller to a session, or to a new one."""
+    """Return a message of the caller, whose metadata was not checked before."""
     check_own_data(more.get("metadata", {}), call.gateway.limits)  # before it is copied
-    who, named = call.principal, None if session_id is None else SessionId(session_id)
+    return user_message(call.principal, message, session_id, **more)
+
+
+def user_message(
+    who: Principal, message: str, session_id: str | None, *, agent_id: str = "", **more: Any
+) -> ChatRequest:
+    """Return a message of a user to a session, or to a new one."""
     return ChatRequest(
-        message=message, tenant_id=who.tenant_id, user_id=who.user_id, session_id=named, **more
+        message=message,
+        tenant_id=who.tenant_id,
+        user_id=who.user_id,
+        agent_id=agent_id,
+        session_id=None if session_id is None else SessionId(session_id),
+        **more,
     )
 
 

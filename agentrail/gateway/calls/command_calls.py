@@ -1,12 +1,12 @@
 """Calls of slash commands: the list, and running one."""
 
+from agentrail.gateway.chat_routes import user_message
 from agentrail.gateway.error_responses import refuse_call
 from agentrail.gateway.request_bodies import CommandBody
 from agentrail.gateway.response_bodies import CommandDone, CommandItem, CommandList
 from agentrail.gateway.whole_answer import WholeAnswer, answer_json
-from agentrail.host import ChatRequest, HandledResponse, Host, Principal
+from agentrail.host import HandledResponse, Host, Principal
 from agentrail.host.identity import SessionOwner
-from agentrail.messages import SessionId
 from agentrail.runtime.session_facts import SessionFacts
 from agentrail.structs import struct_from
 
@@ -26,14 +26,8 @@ async def run_slash_command(
     if command.in_history:
         if body.session_id is None:
             refuse_call("command_error", f"/{command.name} sends a prompt to a session: give session_id")
-        said = ChatRequest(
-            message=f"/{command.name} {body.text}",
-            tenant_id=principal.tenant_id,
-            user_id=principal.user_id,
-            agent_id="",
-            session_id=SessionId(body.session_id),
-            client_id=body.client_id,
-        )
+        words = f"/{command.name} {body.text}"
+        said = user_message(principal, words, body.session_id, client_id=body.client_id)
         request = await host.submit(said, principal, kind="prompt", via=via)
         if isinstance(request, HandledResponse):  # a plugin has answered it
             return request
