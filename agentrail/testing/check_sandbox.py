@@ -132,12 +132,12 @@ async def notes_what_it_writes(sandbox: Sandbox) -> None:
     assert told == [("a", False, False, 0), ("a", False, False, 0), ("d/b", True, False, 1)], told
     assert sorted(notes.contents.values()) == [b"\0", b"new", b"newer", b"old"], notes.contents
     notes.refusal = Refusal(code="io_error", message="no")
-    _expect_refused((await kept.write("a", "x")).error, "a write that cannot be recorded")
-    _expect_refused((await kept.edit("a", "newer", "x")).error, "an edit that cannot be recorded")
-    _expect_refused((await kept.upload([FileBytes(path="e", content=b"x")]))[0].error, "an upload")
-    _expect_refused((await kept.execute("touch f", ExecuteOptions())).error, "a command")
+    _expect_code((await kept.write("a", "x")).error, "io_error", "a write that cannot be recorded")
+    _expect_code((await kept.edit("a", "newer", "x")).error, "io_error", "an edit that cannot be recorded")
+    _expect_code((await kept.upload([FileBytes(path="e", content=b"x")]))[0].error, "io_error", "an upload")
+    _expect_code((await kept.execute("touch f", ExecuteOptions())).error, "io_error", "a command")
     assert len(notes.taken_back) == len(notes.writes) - len(told), notes.taken_back
-    await _expect_restored(sandbox, "a", "newer")
+    await _expect_text(sandbox, "a", "newer")
     assert not await sandbox.exists("e"), "a refused write was written"
     assert not await sandbox.exists("f"), "a refused command was run"
 
@@ -163,29 +163,18 @@ async def puts_files_back(sandbox: Sandbox) -> None:
         put = await versioned.put_back(wanted, content.get, undo, force=force)
         found = {one.path: one.outcome for one in put}
         assert found == dict(zip(("a", "b", "d/e/new"), outcomes, strict=True)), put
-        await _expect_restored(sandbox, "a", "old")
-        await _expect_restored(sandbox, "b", "old" if force else "a person's")
+        await _expect_text(sandbox, "a", "old")
+        await _expect_text(sandbox, "b", "old" if force else "a person's")
         assert not await sandbox.exists("d"), "directories created for a file remain after its removal"
-    await _expect_restored(sandbox, "other", "newer")
+    await _expect_text(sandbox, "other", "newer")
     assert b"a person's" in undo.contents.values(), "a forced overwrite is not recorded"
     undone = await versioned.put_back(undo.wanted(), (content | undo.contents).get, _Notes())
     assert {one.outcome for one in undone} == {"restored"}, undone
-    await _expect_restored(sandbox, "b", "a person's")
+    await _expect_text(sandbox, "b", "a person's")
     (lost,) = await versioned.put_back(
         [WantedFile(path="b", then=wanted[0].then, left=(None,))], lambda _: None, _Notes(), force=True
     )
     assert lost.outcome == "failed", "a file was created without its content"
-
-
-def _expect_refused(error: Refusal | None, what: str) -> None:
-    assert error is not None, f"{what} was created nevertheless"
-    assert error.code == "io_error", f"{what}: {error}"
-
-
-async def _expect_restored(sandbox: Sandbox, path: str, text: str) -> None:
-    found = await sandbox.read(path)
-    assert found.error is None, f"{path}: {found.error}"
-    assert found.text == text, f"{path} has {found.text!r}, expected {text!r}"
 
 
 SandboxFactory: TypeAlias = Callable[[], Sandbox]
@@ -612,7 +601,8 @@ async def _try_all(sandbox: Sandbox, path: str) -> Sequence[Refusal | None]:
 
 async def _expect_text(sandbox: Sandbox, path: str, text: str) -> None:
     found = await sandbox.read(path)
-    assert (found.error, found.text) == (None, text), found
+    assert found.error is None, f"{path}: {found.error}"
+    assert found.text == text, f"{path} has {found.text!r}, expected {text!r}"
 
 
 async def _expect_lines(
