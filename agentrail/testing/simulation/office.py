@@ -140,12 +140,11 @@ async def keep_changing(world: "World") -> None:
     operator = Operator(world)
     while trio.current_time() < world.calm_at + _AFTER_THE_END:
         await trio.sleep(world.tape.number("operator.pause", 0.5, 2.0))
-        owners = {node.host.supervisor.shared_node: node.index for node in world.nodes if node.is_up}
-        found = [row for row in world.store.rows() if row.session == row.root and row.node in owners]
-        if found:
-            row = world.tape.choice("operator.session", found)
+        owned = world.owned_roots()
+        if owned:
+            row, index = world.tape.choice("operator.session", owned)
             deed = "answer" if world.is_calm else world.tape.choice("operator.deed", _DEEDS)
-            code = await world.on_node(owners[row.node], partial(operator.act, row.session, row.scope, deed))
+            code = await world.on_node(index, partial(operator.act, row.session, row.scope, deed))
             world.note(f"{deed} in {row.session}: {'its node ended' if code is None else code or 'done'}")
 
 

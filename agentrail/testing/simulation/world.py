@@ -13,6 +13,7 @@ import trio
 from attrs import define, field
 
 from agentrail import outside
+from agentrail.abc.store import StoredSession
 from agentrail.errors import AgentrailError, StoreUnavailable
 from agentrail.gateway.app import create_app
 from agentrail.host import AgentProfile, HostPlugin, Limits, Principal
@@ -346,6 +347,15 @@ class World:
         else:
             self.log.note("node", "starts on another computer", place=before.place)
         self._start_node(SimulatedNode(index, machine, disk=before.disk))
+
+    def owned_roots(self) -> list[tuple[StoredSession, int]]:
+        """Return the root sessions that nodes own which are up, each with its node."""
+        owners = {node.host.supervisor.shared_node: node.index for node in self.nodes if node.is_up}
+        return [
+            (row, owners[row.node])
+            for row in self.store.rows()
+            if row.session == row.root and row.node in owners
+        ]
 
     async def on_node(self, index: int, call: Callable[[Any], Awaitable[object]]) -> str | None:
         """Call an async function with the host of a node, in a task of that node, and wait for its end.

@@ -43,6 +43,7 @@ from agentrail.testing.simulation.faults import (
     FaultFamily,
     FaultPlace,
 )
+from agentrail.testing.simulation.inhabited_world import Client
 from agentrail.testing.simulation.life import WorldScenario
 from agentrail.testing.simulation.past import read_past
 from agentrail.testing.simulation.people import people
@@ -139,12 +140,11 @@ async def _keep_moving(world: World, name: str) -> None:
     tape = world.tape
     while not world.is_calm:
         await trio.sleep(tape.number(f"{name}.pause", 1.0, 4.0))
-        owners = {node.host.supervisor.shared_node: node.index for node in world.nodes if node.is_up}
-        found = [row for row in world.store.rows() if row.session == row.root and row.node in owners]
-        found = [row for row in found if row.standing.is_working] or found
-        if found and tape.chance(f"{name}.moves", 0.9):
-            row = tape.choice(f"{name}.session", found)
-            code = await world.on_node(owners[row.node], partial(_move, row.session, row.scope))
+        owned = world.owned_roots()
+        owned = [one for one in owned if one[0].standing.is_working] or owned
+        if owned and tape.chance(f"{name}.moves", 0.9):
+            row, index = tape.choice(f"{name}.session", owned)
+            code = await world.on_node(index, partial(_move, row.session, row.scope))
             world.note(f"move of {row.session}: {'its node ended' if code is None else code or 'done'}")
 
 
@@ -416,16 +416,12 @@ def storm_readers(world: World, n: int, *, sessions: int, storms: int) -> None:
 
 
 @define(eq=False)
-class StormReader:
+class StormReader(Client):
     """A client that only reads one session, and keeps its number."""
 
-    world: World
-    index: int
     own: int
     instants: tuple[float, ...]
     read_up_to: int = 0
-    dials: int = 0
-    cursors: int = 0
 
     @property
     def name(self) -> str:
@@ -444,16 +440,16 @@ class StormReader:
                     await trio.sleep(_AGAIN_SECONDS)
 
     def _dial(self, within_seconds: float) -> AbstractAsyncContextManager[Any]:
-        places = tuple(node.place for node in self.world.nodes)
-        first = self.world.tape.choice(f"readers[{self.index}].node", places)
-        self.dials += 1
-        token = f"Bearer person-{self.own}"
-        place = places[(places.index(first) + self.dials) % len(places)]
-        headers = [(b"authorization", token.encode())]
+        self.counts["dials"] += 1
+        place = self._place(self._draw, self.counts["dials"])
+        headers = [(b"authorization", f"Bearer person-{self.own}".encode())]
         return self.world.network.dial(place, headers=headers, within_seconds=within_seconds)
 
+    def _draw(self, what: str, options: tuple[str, ...]) -> str:
+        return self.world.tape.choice(f"readers[{self.index}].{what}", options)
+
     async def _read(self, session: RemoteSession) -> None:
-        reader = f"{self.name}/{self.cursors}"
+        reader = f"{self.name}/{self.counts['readers']}"
         self._note(f"reads after {self.read_up_to}", ReaderSubscribed(reader, self.read_up_to))
         try:
             async with session.subscribe(after=self.read_up_to, deltas=False) as events:
@@ -464,7 +460,7 @@ class StormReader:
                     self._note(said, Read(reader, event))
         except CursorAhead:  # the store lost events: this is another reader
             self.read_up_to = 0
-            self.cursors += 1
+            self.counts["readers"] += 1
 
     def _note(self, said: str, facts: Any) -> None:
         self.world.log.note("read", said, session=f"s{self.own}", place=self.name, facts=facts)
