@@ -24,6 +24,7 @@ from agentrail.core.wire.json_text import read_json
 from agentrail.core.wire.shapes import Misfit, PlainJson
 from agentrail.errors import OptionError, TooLarge
 from agentrail.errors.name_guesses import near_name
+from agentrail.events import KINDS, Event
 from agentrail.frozen import MAX_CONTAINERS
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, error_answer, refuse_call
 from agentrail.gateway.request_bodies import (
@@ -134,9 +135,19 @@ def _read_long(text: bytes, at: int, end: int) -> str:
 MAX_SEARCH_CHARACTERS: Final = 200
 """Limit on a search text, in characters."""
 
+_EVENTS: Final[Mapping[str, type[Event]]] = {kind: event for event, kind in KINDS.items()}
+
 
 def refuse_field(name: str, what: str) -> NoReturn:
     refuse_call("field_invalid", f"{name} {what}"[:300], more={"field": name})
+
+
+def events_of_kinds(kinds: Sequence[str]) -> tuple[type[Event], ...]:
+    """Return the classes of events of these kinds."""
+    unknown = next((kind for kind in kinds if kind not in _EVENTS), None)
+    if unknown is not None:
+        refuse_field("kinds", f"has {unknown[:80]!r}: expected kinds of events, such as 'agent_end'")
+    return tuple([_EVENTS[kind] for kind in kinds])
 
 
 def check_known(given: Mapping[str, Any], known: tuple[str, ...], before: str = "") -> None:

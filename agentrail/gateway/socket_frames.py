@@ -8,12 +8,13 @@ from msgspec import UNSET, Raw
 
 from agentrail.core.session.views import Snapshot
 from agentrail.core.wire.codec import encode_event
-from agentrail.events import KINDS, Event, UnknownEvent
+from agentrail.events import Event, UnknownEvent
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, error_answer, refuse_call
 from agentrail.gateway.request_parser import (
     check_filter,
     check_id,
     check_known,
+    events_of_kinds,
     read_object,
     refuse_field,
 )
@@ -83,7 +84,7 @@ class Subscribe(Value, frozen=True, kw_only=True):
 
     @property
     def event_classes(self) -> tuple[type[Event], ...] | None:
-        return None if self.kinds is None else tuple([_CLASSES[kind] for kind in self.kinds])
+        return None if self.kinds is None else events_of_kinds(self.kinds)
 
 
 class Unsubscribe(Value, frozen=True, kw_only=True):
@@ -154,7 +155,6 @@ OwnFrame: TypeAlias = Hello | Subscribe | Unsubscribe | WatchRows | UnwatchRows 
 
 ClientFrame: TypeAlias = OwnFrame | CommandFrame
 
-_CLASSES: Final[Mapping[str, type[Event]]] = {kind: event for event, kind in KINDS.items()}
 OF_CLIENT: Final[Mapping[str, type[OwnFrame]]] = {
     "hello": Hello,
     "subscribe": Subscribe,
@@ -234,9 +234,7 @@ def _own_frame(kind: type[OwnFrame], plain: dict[str, Any]) -> ClientFrame:
 def _check_terms(frame: Subscribe) -> None:
     if frame.after is not None and not 0 <= frame.after <= MAX_CURSOR:
         refuse_call("cursor_invalid", "after is not a whole number >= 0", more={"field": "after"})
-    unknown = next((kind for kind in frame.kinds or () if kind not in _CLASSES), None)
-    if unknown is not None:
-        refuse_field("kinds", f"has {unknown[:80]!r}: expected kinds of events, such as 'agent_end'")
+    events_of_kinds(frame.kinds or ())
 
 
 def _command(name: str, plain: dict[str, Any], size: int) -> CommandFrame:

@@ -9,13 +9,13 @@ from agentrail import outside
 from agentrail.core.journal.call_history import TELL_OF_CALLS, CallStory, call_in, story_of_call
 from agentrail.core.journal.timeline import SpanItem, Timeline
 from agentrail.core.policy.calls import hash_arguments
-from agentrail.events import KINDS, Event, ResponseComplete
+from agentrail.events import Event, ResponseComplete
 from agentrail.frozen import canonical_json, thawed
 from agentrail.gateway.calls.inspection import check_may_inspect
 from agentrail.gateway.error_responses import refuse_call
 from agentrail.gateway.event_pages import encode_event_page
 from agentrail.gateway.inspection_replies import CallDetails, CallResult, SpanPage
-from agentrail.gateway.request_parser import refuse_field
+from agentrail.gateway.request_parser import events_of_kinds
 from agentrail.gateway.whole_answer import WholeAnswer, answer_json
 from agentrail.host import Host, Principal
 from agentrail.runtime.event_history import PageAsked
@@ -31,7 +31,6 @@ USUAL_RESULT_BYTES: Final = 256 << 10
 
 MAX_BYTES_OF_DETAILS: Final = 64 << 10
 
-_CLASSES: Final = {kind: event for event, kind in KINDS.items()}
 _LOOKED_AT_ONCE: Final = 5_000
 
 
@@ -40,10 +39,7 @@ def kinds_of_query(text: str | None) -> frozenset[type[Event]] | None:
     if text is None:
         return None
     names = [one for one in text.split(",") if one]
-    unknown = next((one for one in names if one not in _CLASSES), None)
-    if unknown is not None or not names:
-        refuse_field("kinds", f"has {(unknown or '')!r:.80}: expected kinds of events, such as agent_end")
-    return frozenset(_CLASSES[one] for one in names)
+    return frozenset(events_of_kinds(names or [""]))
 
 
 async def read_events(
