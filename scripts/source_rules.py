@@ -172,6 +172,7 @@ QUEUES: Final[Mapping[str, Mapping[str, str]]] = {
     "tests/host/test_webhooks.py": {
         "host/webhook_schedule.py:": "MAX_OWED_OF_A_TENANT, at the door",
         "host/webhook_schedule.py:lane": "MAX_OWED_OF_A_TENANT, at the door",
+        "host/webhook_schedule.py:ready": "one for each lane of a tenant that has messages",
     },
     "tests/cli/terminal/test_held_errors.py": {
         "cli/terminal/live_view.py:_lines": "MAX_HELD characters; beyond them the oldest lines go, and it is said how many"
@@ -219,10 +220,12 @@ QUEUES: Final[Mapping[str, Mapping[str, str]]] = {
     "tests/simulation/test_network.py": {
         "testing/simulation/byte_network.py:_queue": "one for each connection that a place dials",
         "testing/simulation/connections.py:under_way": "WINDOW; further messages wait at their sender",
+        "testing/simulation/connections.py:inbox": "WINDOW; further messages wait at their sender",
     },
     "tests/actors/test_watching.py": {"actors/child_watcher.py:(self.send, self.receive)": "max_events"},
     "tests/cli/terminal/test_on_a_terminal.py": {
-        "cli/terminal/editor.py:(self._send, receive)": "what a person types and does not see yet"
+        "cli/terminal/editor.py:(self._send, receive)": "what a person types and does not see yet",
+        "cli/chat_session.py:_ahead": "what a person types while the session does not answer",
     },
     "tests/gateway/stdio/test_acp.py": {"gateway/stdio/acp_connection.py:": "1, an answer"},
     "tests/sandboxes/remote/test_port.py": {"sandboxes/remote/connection.py:(came, pieces)": "_QUEUED"},
@@ -253,7 +256,8 @@ def _makes_queue(node: object) -> bool:
         node.func.value if isinstance(node.func, ast.Subscript) else node.func
     )  # `open_memory_channel[int](1)`
     called = made.attr if isinstance(made, ast.Attribute) else ast.unparse(made)
-    return called in MAKERS
+    factories = [ast.unparse(one.value) for one in node.keywords if one.arg == "factory"]  # of a field
+    return called in MAKERS or (called == "field" and not MAKERS.isdisjoint(factories))
 
 
 def bounds_of_queues() -> Faults:

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from attrs import define, field
+
 from agentrail.events import Event
 
 MAX_RING_FRAMES: Final = 2_048
@@ -21,19 +23,17 @@ class RingFrame(NamedTuple):
     seq: int | None
 
 
+@define(eq=False, kw_only=True)
 class FrameRing:
     """Frames by position, of which the last ones are kept."""
 
-    __slots__ = ("_capacity", "_frames", "_max_bytes", "_size", "end", "first")
-
-    def __init__(self, *, max_frames: int = MAX_RING_FRAMES, max_bytes: int = MAX_RING_BYTES) -> None:
-        self._capacity = max_frames
-        self._max_bytes = max_bytes
-        # Grows up to its capacity. The frame of position p is at index p modulo the capacity.
-        self._frames: list[RingFrame | None] = []
-        self._size = 0
-        self.first: int = 0
-        self.end: int = 0
+    first: int = field(init=False, default=0)
+    end: int = field(init=False, default=0)
+    _max_frames: int = MAX_RING_FRAMES
+    _max_bytes: int = MAX_RING_BYTES
+    # Grows up to this number. The frame of position p is at index p modulo it.
+    _frames: list[RingFrame | None] = field(init=False, factory=list)
+    _size: int = field(init=False, default=0)
 
     @property
     def size_bytes(self) -> int:
@@ -41,26 +41,26 @@ class FrameRing:
 
     def append(self, frame: RingFrame) -> None:
         """Append a frame. The oldest ones are dropped if there is no room."""
-        if self.end - self.first == self._capacity:
+        if self.end - self.first == self._max_frames:
             self.drop_before(self.first + 1)
-        if self.end < self._capacity:
+        if self.end < self._max_frames:
             self._frames.append(frame)
         else:
-            self._frames[self.end % self._capacity] = frame
+            self._frames[self.end % self._max_frames] = frame
         self.end += 1
         self._size += len(frame.data)
         while self._size > self._max_bytes and self.end - self.first > 1:
             self.drop_before(self.first + 1)
 
     def at(self, position: int) -> RingFrame:
-        frame = self._frames[position % self._capacity]
+        frame = self._frames[position % self._max_frames]
         assert frame is not None  # noqa: S101 - it is kept
         return frame
 
     def drop_before(self, position: int) -> None:
         for place in range(self.first, min(position, self.end)):
             self._size -= len(self.at(place).data)
-            self._frames[place % self._capacity] = None
+            self._frames[place % self._max_frames] = None
         self.first = max(self.first, min(position, self.end))
 
 

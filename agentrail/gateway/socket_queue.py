@@ -3,6 +3,8 @@
 from collections import deque
 from typing import Final
 
+from attrs import define, field
+
 from agentrail.wire.plain import encode_plain
 from agentrail.wire.server_frames import REASONS, CloseCode, Closing, Lag
 
@@ -14,6 +16,7 @@ A single frame may be larger: below the limit there is room for one more of any 
 """
 
 
+@define(eq=False, kw_only=True)
 class SendQueue:
     """Queued frames of one socket.
 
@@ -21,28 +24,15 @@ class SendQueue:
         closing: Close code to send after the queued frames, or None while the socket is open.
     """
 
-    __slots__ = (
-        "_apart",
-        "_bytes",
-        "_dropped",
-        "_frames",
-        "_is_turn_of_apart",
-        "_max_bytes",
-        "_max_frames",
-        "closing",
-        "cursors",
-    )
-
-    def __init__(self, *, max_frames: int = MAX_QUEUED_FRAMES, max_bytes: int = MAX_QUEUED_BYTES) -> None:
-        self._frames: deque[bytes] = deque()
-        self._apart: dict[str, tuple[int | None, bytes]] = {}
-        self._is_turn_of_apart = False
-        self._bytes = 0
-        self._max_frames = max_frames
-        self._max_bytes = max_bytes
-        self._dropped: dict[str, int] = {}
-        self.closing: CloseCode | None = None
-        self.cursors: dict[str, int] = {}
+    closing: CloseCode | None = field(init=False, default=None)
+    cursors: dict[str, int] = field(init=False, factory=dict)
+    _max_frames: int = MAX_QUEUED_FRAMES
+    _max_bytes: int = MAX_QUEUED_BYTES
+    _frames: deque[bytes] = field(init=False, factory=deque)
+    _apart: dict[str, tuple[int | None, bytes]] = field(init=False, factory=dict)
+    _is_turn_of_apart: bool = field(init=False, default=False)
+    _bytes: int = field(init=False, default=0)
+    _dropped: dict[str, int] = field(init=False, factory=dict)
 
     def __len__(self) -> int:
         return len(self._frames) + len(self._apart)

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 import trio
+from attrs import define, field
 
 from agentrail.wire.plain import encode_plain
 from agentrail.wire.rows import RowFilter
@@ -14,14 +15,12 @@ MAX_CHANGES: Final = 20_000
 """Number of remembered changes. A watcher that is further behind reads all rows again."""
 
 
+@define(eq=False)
 class ChangeLog:
-    __slots__ = ("_changes", "_forgotten", "_parked", "version")
-
-    def __init__(self) -> None:
-        self.version: int = 0
-        self._changes: dict[str, int] = {}
-        self._forgotten = 0
-        self._parked = trio.lowlevel.ParkingLot()
+    version: int = field(init=False, default=0)
+    _changes: dict[str, int] = field(init=False, factory=dict)
+    _forgotten: int = field(init=False, default=0)
+    _parked: trio.lowlevel.ParkingLot = field(init=False, factory=trio.lowlevel.ParkingLot)
 
     def note(self, key: str) -> None:
         self.version += 1

@@ -1,6 +1,7 @@
 """Rewind requests from a handle to the actor of its session: a control message that is answered once."""
 
 import trio
+from attrs import define, field
 
 from agentrail.core.session.effect_owners import OfPluginRequest
 from agentrail.core.session.state import Phase, SessionState
@@ -8,6 +9,7 @@ from agentrail.errors import AgentrailError
 from agentrail.runtime.crashes import Control
 
 
+@define(eq=False, kw_only=True)
 class RewindRequest(Control):
     """Control message: rewind the session if it has no running or pending work.
 
@@ -18,16 +20,13 @@ class RewindRequest(Control):
         error: Why it failed. None otherwise.
     """
 
-    __slots__ = ("answered", "at_ms", "error", "number", "seq", "then", "told")
-
-    def __init__(self, *, number: int, then: SessionState, at_ms: int) -> None:
-        self.number: int = number
-        self.then: SessionState = then
-        self.at_ms: int = at_ms
-        self.seq: int = 0
-        self.error: AgentrailError | None = None
-        self.answered: trio.Event = trio.Event()
-        self.told: trio.Event = trio.Event()
+    number: int
+    then: SessionState
+    at_ms: int
+    seq: int = field(init=False, default=0)
+    error: AgentrailError | None = field(init=False, default=None)
+    answered: trio.Event = field(init=False, factory=trio.Event)
+    told: trio.Event = field(init=False, factory=trio.Event)
 
 
 def is_quiet(state: SessionState) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import trio
-from attrs import frozen
+from attrs import define, field, frozen
 
 from agentrail.core.protocol.effects import CancelPluginRequest, CancelStream, Effect, KillTools, StartStream
 from agentrail.core.protocol.request import EffectId
@@ -48,6 +48,7 @@ class Rested:
     cut_calls: tuple[CallId, ...] = ()
 
 
+@define(eq=False, kw_only=True)
 class RestRequest:
     """A pending request to rest, until the session has stopped or no caller wants it any more.
 
@@ -56,13 +57,10 @@ class RestRequest:
         error: Makes an error for each caller. The traceback of a shared one would refer to this request: a cycle.
     """
 
-    __slots__ = ("callers", "error", "is_move", "settled")
-
-    def __init__(self, *, is_move: bool = False) -> None:
-        self.callers: list[float] = []
-        self.is_move: bool = is_move
-        self.settled: trio.Event = trio.Event()
-        self.error: Callable[[], CodecError] | None = None
+    is_move: bool = False
+    callers: list[float] = field(init=False, factory=list)
+    settled: trio.Event = field(init=False, factory=trio.Event)
+    error: Callable[[], CodecError] | None = field(init=False, default=None)
 
     @property
     def is_due(self) -> bool:

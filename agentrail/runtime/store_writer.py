@@ -534,6 +534,7 @@ class Leaving:
 _NOTHING_LEAVES: Final = Leaving()
 
 
+@define(eq=False)
 class HeldStep:
     """A step whose effects wait.
 
@@ -542,28 +543,23 @@ class HeldStep:
         begun: Ids under which some of them can be found.
     """
 
-    __slots__ = ("after", "before", "begun", "effects", "left", "number")
-
-    def __init__(self, number: int, before: SessionState, after: SessionState) -> None:
-        self.number: int = number
-        self.before: SessionState = before
-        self.after: SessionState = after
-        self.effects: list[Effect | None] = []
-        self.left: int = 0
-        self.begun: list[EffectId] = []
+    number: int
+    before: SessionState
+    after: SessionState
+    effects: list[Effect | None] = field(init=False, factory=list)
+    left: int = field(init=False, default=0)
+    begun: list[EffectId] = field(init=False, factory=list)
 
 
+@define(eq=False)
 class Outbox:
-    __slots__ = ("_by_id", "_ephemeral", "_steps", "ephemeral_bytes", "thrown_away")
-
-    def __init__(self) -> None:
-        # By step: nearly all effects of a step wait and leave together, and an entry for each would cost time in each cycle.
-        self._steps: deque[HeldStep] = deque()
-        # The few effects that are looked up: the step, and the index in it.
-        self._by_id: dict[EffectId, list[tuple[HeldStep, int]]] = {}
-        self._ephemeral: deque[tuple[HeldStep, int, int]] = deque()
-        self.ephemeral_bytes: int = 0
-        self.thrown_away: int = 0
+    ephemeral_bytes: int = field(init=False, default=0)
+    thrown_away: int = field(init=False, default=0)
+    # By step: nearly all effects of a step wait and leave together, and an entry for each would cost time in each cycle.
+    _steps: deque[HeldStep] = field(init=False, factory=deque)
+    # The few effects that are looked up: the step, and the index in it.
+    _by_id: dict[EffectId, list[tuple[HeldStep, int]]] = field(init=False, factory=dict)
+    _ephemeral: deque[tuple[HeldStep, int, int]] = field(init=False, factory=deque)
 
     @property
     def is_empty(self) -> bool:

@@ -80,8 +80,8 @@ def test_what_pages_and_modules_hold_is_read():
 
 def test_queues_decoders_and_recursion_are_seen():
     """Queues with and without a name, each way to decode as a type, and functions that come back to themselves."""
-    queues = "a = deque()\nself._b: deque[int] = deque()\nc, d = trio.open_memory_channel(1)\nf(deque())\ne = deque[int]()"
-    assert source_rules.queues_in(queues) == ["a", "_b", "(c, d)", "e", ""]
+    queues = "a = deque()\nself._b: deque[int] = deque()\nc, d = trio.open_memory_channel(1)\nf(deque())\ne = deque[int]()\ng: deque[int] = field(factory=deque)"
+    assert source_rules.queues_in(queues) == ["a", "_b", "(c, d)", "e", "g", ""]
     for call in ("json.Decoder(T)", "json.decode(x, type=T)", "msgpack.Decoder(T)", "convert(x, T)"):
         ((found, is_at_import),) = source_rules.decoders_in(f"def f():\n    return msgspec.{call}")
         assert (source_rules.is_typed_decoding(found), is_at_import) == (True, False), call
