@@ -18,7 +18,7 @@ T = TypeVar("T")
 END_OF_CALENDAR_MS: Final = 253_402_300_800_000
 """The end of the year 9999, in milliseconds since 1970. Python has no later dates."""
 
-Moment: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=END_OF_CALENDAR_MS)]
+CalendarTime: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=END_OF_CALENDAR_MS)]
 """A time that has a date, in milliseconds since 1970."""
 
 _BUILDING: Final = RLock()

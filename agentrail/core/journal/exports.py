@@ -7,7 +7,7 @@ from typing import Annotated, Final, NoReturn
 import msgspec
 from msgspec.structs import replace
 
-from agentrail.core.journal.jsonl import Count, decode_line, encode_line
+from agentrail.core.journal.jsonl import SafeNumber, decode_line, encode_line
 from agentrail.core.journal.record import NO_HASH, Record, blobs_of, first_broken, fits_behind
 from agentrail.errors import CodecError, JournalCorrupt
 from agentrail.messages import SessionId
@@ -35,10 +35,10 @@ class ExportHead(Value, frozen=True, kw_only=True):
     scope: str = ""
     root: SessionId
     parent: str = ""
-    forked_from: tuple[SessionId, Count] | None = None
+    forked_from: tuple[SessionId, SafeNumber] | None = None
     is_working: bool = False
     has_ended: bool = False
-    waits_for: Count = 0
+    waits_for: SafeNumber = 0
     # A time limit may be as long as the column of a store can hold.
     due_at_ms: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None = None
     title: str = ""

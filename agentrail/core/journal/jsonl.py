@@ -9,12 +9,12 @@ from msgspec import Meta, Raw
 from agentrail.core.journal.record import NO_HASH, RECORD_VERSION, Record, Tail, fits_behind
 from agentrail.errors import CodecError, JournalCorrupt
 from agentrail.messages import SessionId
-from agentrail.structs import Moment, Value, decoder_of, struct_from
+from agentrail.structs import CalendarTime, Value, decoder_of, struct_from
 
-MAX_COUNT: Final = 2**53 - 1
+MAX_SAFE_NUMBER: Final = 2**53 - 1
 """The largest number that every reader of JSON keeps exactly. A column of a store has room for more."""
 
-Count: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
+SafeNumber: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_SAFE_NUMBER)]
 
 
 class _Line(Value, frozen=True, kw_only=True):
@@ -23,13 +23,13 @@ class _Line(Value, frozen=True, kw_only=True):
     version: int
     scope: str
     session: SessionId
-    seq: Count
-    epoch: Annotated[int, Meta(ge=1, le=MAX_COUNT)]
-    at_ms: Moment
+    seq: SafeNumber
+    epoch: Annotated[int, Meta(ge=1, le=MAX_SAFE_NUMBER)]
+    at_ms: CalendarTime
     kind: str
     body: Raw
     does: str
-    events: Count
+    events: SafeNumber
     hash: str
 
 
