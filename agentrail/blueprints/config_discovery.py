@@ -104,7 +104,7 @@ def _find_project(
 ) -> tuple[Path | None, Path | None, str]:
     named, why = config, "--config"
     if named is None and environ.get(CONFIG_VARIABLE):
-        named, why = expand_home(environ[CONFIG_VARIABLE]), CONFIG_VARIABLE
+        named, why = expand_home(environ[CONFIG_VARIABLE], CONFIG_VARIABLE), CONFIG_VARIABLE
     if named is not None:
         named = cwd / named
         if not named.exists():

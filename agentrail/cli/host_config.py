@@ -4,6 +4,7 @@ import importlib.util
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
@@ -16,7 +17,7 @@ from agentrail.cli.serve_options import PATHS, SERVE_KEYS, fault_of_host, fault_
 from agentrail.config.settings import LIMITS_PREFIX, Settings, Sourced, no_such_agent
 from agentrail.config.toml_positions import ConfigFault
 from agentrail.errors import OptionError
-from agentrail.stores.data_directory import DATA_VARIABLE, expand_home
+from agentrail.stores.data_directory import DATA_VARIABLE, STORE_FILE, expand_home
 from agentrail.stores.store_urls import PRIVATE, is_shared_store
 from agentrail.telemetry.otel_variables import is_address, is_share, options_of
 
@@ -40,6 +41,7 @@ _TELEMETRY: Final = (
     ("sample", is_share, "a number from 0 to 1"),
 )
 _STORES: Final = frozenset({"store", "memories", "knowledge"})
+_FILES: Final = frozenset({"sqlite", "file"})
 _OF_PROFILES: Final = frozenset({"profiles", "shared_workspace", "expose"})
 
 
@@ -85,6 +87,11 @@ def _faults_of(name: str, said: Sourced) -> Iterator[str]:
         from agentrail.stores.store_names import path_of_store
 
         yield from _faults_of_making(name, lambda: path_of_store(said.value, Path()))
+    elif name == "audit":
+        from agentrail.stores.audit_file import path_of_audit
+
+        beside = SimpleNamespace(path=Path(STORE_FILE))
+        yield from _faults_of_making(name, lambda: path_of_audit(said.value, beside))
     else:
         from agentrail.host.host_options import faults_of_option
 
@@ -138,7 +145,7 @@ def options_of_host(settings: Settings) -> dict[str, Any]:
         if name.startswith(LIMITS_PREFIX):
             limits[name.removeprefix(LIMITS_PREFIX)] = said.value
         elif name not in SERVE_KEYS.values() and name not in _OF_PROFILES | _STORES:
-            options[name] = said.plain
+            options[name] = _placed(said) if name == "audit" else said.plain
     embedder = embedder_of(settings)
     return (
         options
@@ -198,7 +205,7 @@ def directory_of_host(settings: Settings, environ: Mapping[str, str]) -> Path | 
 
 def _placed(said: Sourced) -> str:
     scheme, colon, rest = str(said.value).partition(":")
-    if scheme != "sqlite" or not rest:
+    if scheme not in _FILES or not rest:
         return str(said.value)
     return f"{scheme}{colon}{Path(said.folder) / expand_home(rest)}"
 

@@ -290,7 +290,7 @@ def _read_variable(name: str, text: str) -> Any:
     if name in _LISTS:
         return tuple([part.strip() for part in text.split(",") if part.strip()])
     if name in PATHS:
-        return expand_home(text)
+        return expand_home(text, SERVE_VARIABLES[name])
     if name != "port":
         return text
     if not text.isascii() or not text.isdecimal() or len(text) > _PORT_DIGITS:

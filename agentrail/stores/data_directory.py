@@ -19,7 +19,7 @@ def find_data_directory(environ: Mapping[str, str], given: str | os.PathLike[str
     if given is not None:
         return checked_path("data_dir", given)
     if environ.get(DATA_VARIABLE):
-        return expand_home(environ[DATA_VARIABLE])
+        return expand_home(environ[DATA_VARIABLE], DATA_VARIABLE)
     if environ.get("XDG_DATA_HOME"):
         return Path(environ["XDG_DATA_HOME"]) / "agentrail"
     if environ.get("HOME"):
@@ -34,16 +34,19 @@ def checked_path(name: str, value: Any) -> Path:
     return value if isinstance(value, Path) else Path(value)
 
 
-def expand_home(path: str) -> Path:
-    """Replace `~` and `~USER` at the start of a path.
+def expand_home(path: str, variable: str | None = None) -> Path:
+    """Replace `~` and `~USER` at the start of a path, perhaps that of a variable, which messages then name.
 
     Raises:
         OptionError: Your move: this user has no home directory, or does not exist; or no file can have this path.
     """
     try:
-        return checked_path("path", path).expanduser()
+        return checked_path(variable or "path", path).expanduser()
     except RuntimeError:
-        fault = f"{path!r:.200} is in the home directory of a user who has none: write the whole path"
+        said_by = "" if variable is None else f"{variable}: "
+        fault = (
+            f"{said_by}{path!r:.200} is in the home directory of a user who has none: write the whole path"
+        )
         raise OptionError([fault]) from None
 
 

@@ -193,7 +193,8 @@ async def test_the_home_directory_of_an_unknown_user_is_reported():
     ):
         ran = await run_line(line, variables={name: place} if name else {})
         assert ran.code == 2, (line, ran.err)
-        assert f"{place!r} is in the home directory of a user who has none" in ran.err, line
+        said_by = f"{name}: " if name else ""
+        assert f"{said_by}{place!r} is in the home directory of a user who has none" in ran.err, line
 
 
 async def test_an_argument_that_is_not_utf_8_is_reported(kept):

@@ -10,7 +10,7 @@ from agentrail.blueprints.configuration import read_configuration
 from agentrail.cli.config_command import show_configuration
 from agentrail.cli.config_setup import ConfigFiles
 from agentrail.cli.doctor_command import look_at_serving
-from agentrail.cli.host_config import faults_of_host, make_profiles
+from agentrail.cli.host_config import faults_of_host, make_profiles, options_of_host
 from agentrail.cli.serve_command import decide_all, make_default_application
 from agentrail.cli.serve_options import (
     SERVE_KEYS,
@@ -189,7 +189,12 @@ def test_all_that_is_wrong_is_said_at_once_each_with_its_line(place):
         ),
         ('memories = "sqlite:\\u0000"', "memories: path is '\\x00': expected a path, without NUL"),
         ('knowledge = "sqlite:~nobodyatall"', "knowledge: '~nobodyatall' is in the home directory of a user"),
+        ('audit = "file:a\\u0000"', "audit: path is 'a\\x00': expected a path, without NUL"),
+        ('audit = "file:~nobodyatall/x"', "audit: '~nobodyatall/x' is in the home directory of a user"),
+        ('audit = "sqlite:x"', "audit: 'sqlite:x': expected 'file:PATH', or 'store' for a store in a file"),
         ('data_dir = "~/here"\nmemories = "sqlite:there"', None),
+        ('audit = "store"', None),
+        ('audit = "file:~/audit.jsonl"', None),
     ],
 )
 def test_a_path_that_no_file_can_have_is_told_with_its_line(place, line, fault):
@@ -203,6 +208,17 @@ def test_a_path_that_no_file_can_have_is_told_with_its_line(place, line, fault):
             decide_all(ServeFlags(), ConfigFiles(trust_project=True), None)
         assert [*caught.value.faults] == found
         assert expected[0] in look_at_serving(setup_of(place), {})[0].text
+
+
+@pytest.mark.parametrize(
+    ("given", "log"), [("file:logs/a", "project/logs/a"), ("file:~/a", "home/a"), ("file:/a/b", "/a/b")]
+)
+def test_the_audit_log_of_a_file_is_relative_to_it(place, monkeypatch, given, log):
+    """As every path of `[host]`, wherever the server is started."""
+    write(place, f'[host]\naudit = "{given}"\n')
+    settings = read(place).settings
+    monkeypatch.chdir(place)
+    assert options_of_host(settings)["audit"] == f"file:{place / log}"
 
 
 def test_keys_and_types_that_are_none_are_faults(place):
