@@ -55,6 +55,7 @@ class VectorCache:
     def __init__(self) -> None:
         self._turn = threading.Lock()
         self._loaded: OrderedDict[tuple[str, ...], _Loaded] = OrderedDict()
+        self._drops = 0
 
     def nearest(  # noqa: PLR0913 - a part, and the query
         self,
@@ -88,6 +89,7 @@ class VectorCache:
         """Drop all vectors, because forgotten ones may be among them."""
         with self._turn:
             self._loaded.clear()
+            self._drops += 1
 
     def _of(
         self,
@@ -103,6 +105,7 @@ class VectorCache:
             if found is not None and found.stamp == stamp:
                 self._loaded.move_to_end(part)
                 return found
+            drops = self._drops
         read = [row for row in rows() if len(row[1]) == size]
         if not read:
             return None
@@ -111,7 +114,8 @@ class VectorCache:
         matrix = numpy.frombuffer(b"".join([data for _, data in read]), dtype="<f4").reshape(len(read), -1)
         loaded = _Loaded(stamp, numbers, matrix)
         with self._turn:
-            self._loaded[part] = loaded
+            if drops == self._drops:  # otherwise forgotten rows may be among these
+                self._loaded[part] = loaded
             while self._loaded and sum(one.matrix.nbytes for one in self._loaded.values()) > MAX_CACHED_BYTES:
                 self._loaded.popitem(last=False)
         return loaded
