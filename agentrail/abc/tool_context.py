@@ -146,7 +146,8 @@ class ToolContext(Generic[D]):
     `ctx: ToolContext[Pool]` types `ctx.deps`. A session without such a value does not start.
 
     Attributes:
-        session_id: Id of the call's session.
+        session_id: Id of the call's session, unique in its scope.
+        scope: Scope of the session, such as a tenant, or empty.
         group_id: Group of the session, or None.
         path: Session ids from the root down to this session.
         call_id: Id of the call.
@@ -187,6 +188,7 @@ class ToolContext(Generic[D]):
     """
 
     session_id: SessionId
+    scope: str = ""
     group_id: str | None = None
     path: tuple[SessionId, ...] = ()
     call_id: CallId

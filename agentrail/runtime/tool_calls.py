@@ -653,7 +653,10 @@ _MEMBERS: Final[Mapping[str, Callable[[RunningCall], object]]] = MappingProxyTyp
                 "resumption",
             )
         },
-        **{name: attrgetter(f"ports.{name}") for name in ("session_id", "group_id", "working_dir", "deps")},
+        **{
+            name: attrgetter(f"ports.{name}")
+            for name in ("session_id", "scope", "group_id", "working_dir", "deps")
+        },
         "fence": attrgetter("fence"),
         "traceparent": lambda call: call.ports.traces.of_call(call.known, call.effect.call_id),
         "tools": attrgetter("known.tools.names"),

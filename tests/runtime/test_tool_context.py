@@ -235,12 +235,13 @@ async def test_a_context_says_the_same_whenever_it_is_asked(supervisor):
         tools=[keep],
         user_data={"team": "red"},
         session_id="s-1",
+        scope="acme",
         group_id="g",
     )
     assert await session.ask("go") == "done"
     assert not (await session.messages())[2].results[0].is_error
     (ctx,) = kept
-    assert (ctx.depth, ctx.group_id) == (0, "g")
+    assert (ctx.depth, ctx.scope, ctx.group_id) == (0, "acme", "g")
     assert 0 < ctx.total_tokens < (await session.status()).usage.total
     copied = attrs.evolve(ctx, turn=9)
     assert isinstance(ctx, ToolContext)
