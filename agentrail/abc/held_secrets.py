@@ -16,7 +16,7 @@ _LETS_IN: Final = re.compile(r"(?:basic|bearer|token|apikey)\s+", re.IGNORECASE)
 
 
 def secrets_held_by(adapter: object) -> tuple[str, ...]:
-    """Return the secrets of a provider or sandbox, which no record, log or export may contain.
+    """Return the secrets of a provider, a sandbox or a source of keys, which no record, log or export may contain.
 
     Such an adapter has an attribute `secrets`, a tuple of strings and `Secret`s. Read when a session gets the adapter, and after each stream starts.
     """
@@ -33,6 +33,7 @@ def keys_in(options: Mapping[str, Any]) -> Iterator[Secret]:
     key = options.get("api_key")
     if isinstance(key, str):
         yield Secret(key)
+    yield from map(Secret, secrets_held_by(key))
     headers = options.get("headers")
     for name, value in headers.items() if isinstance(headers, Mapping) else ():
         if isinstance(value, str) and _TELLING.search(str(name)):

@@ -15,7 +15,7 @@ from agentrail.blueprints.config_discovery import read_bytes
 from agentrail.blueprints.embedder import read_embedder
 from agentrail.blueprints.mcp_servers import look_at_servers
 from agentrail.blueprints.permission_options import faults_of_policies
-from agentrail.blueprints.secret_refs import secret_of
+from agentrail.blueprints.secret_refs import KeyFile, secret_of
 from agentrail.blueprints.skill_discovery import SkillUse, no_such_skill
 from agentrail.blueprints.system_prompt import PromptLayers, without_comment
 from agentrail.blueprints.web import read_web
@@ -474,7 +474,11 @@ def provider_options(settings: Settings, model: str, environ: Mapping[str, str])
 def _revealed(said: Sourced, environ: Mapping[str, str]) -> Any:
     value = said.value
     if isinstance(value, SecretForm):
-        return Secret(secret_of(value, said.folder, environ))
+        key = Secret(secret_of(value, said.folder, environ))
+        if value.file is None:
+            return key
+        ProviderOptions.parse({"api_key": key})  # a function is not checked before its first call
+        return KeyFile(value, said.folder, key)
     if isinstance(value, Mapping):
         return {name: _header_of(one, said.folder, environ) for name, one in value.items()}
     return value

@@ -20,7 +20,8 @@ class SecretForm:
 
     Attributes:
         env: Name of an environment variable.
-        file: Path of a file that holds only the secret, relative to the directory of the configuration file.
+        file: Path of a file that holds only the secret, relative to the directory of the configuration file. That of a provider's key is read
+            again for each request, others when the server or the command starts.
     """
 
     env: str | None = None

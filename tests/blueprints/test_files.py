@@ -9,6 +9,7 @@ import trio
 
 import agentrail
 from agentrail import Budget, OptionError
+from agentrail.abc.held_secrets import keys_in
 from agentrail.blueprints import Blueprint
 from agentrail.blueprints.builder import build_blueprint, faults_of_building, provider_options
 from agentrail.blueprints.command_files import read_commands
@@ -18,6 +19,8 @@ from agentrail.blueprints.trust_store import digests_of, read_trust, write_trust
 from agentrail.config.config_file import MAX_CONFIG_BYTES
 from agentrail.core.session.state_codec import encode_session
 from agentrail.plugins import HumanApproval, SecurityGuard
+from agentrail.providers.http_provider import current_key
+from agentrail.providers.options import ProviderOptions
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.tools import builtin
 
@@ -390,6 +393,25 @@ def test_a_module_beside_the_file_is_found(home, monkeypatch):
         build_blueprint(settings, "bad")
     with pytest.raises(OptionError, match="there is no agent 'bat': did you mean 'bad'"):
         build_blueprint(settings, "bat")
+
+
+async def test_a_key_in_a_file_is_read_again_for_each_request(home):
+    """It is renewed while a server runs; while it is missing or empty, the last key stays. No record may have either."""
+    file = home / "proj" / "key.txt"
+    write(file, "first\n")
+    write(home / "proj" / "agentrail.toml", '[providers.openai]\napi_key = { file = "key.txt" }\n')
+    settings = read(home, trust_project=True).settings
+    options = provider_options(settings, "openai:x", {})
+    known = ProviderOptions.parse(options)
+    for content, key in (("first", "first"), ("second\n", "second"), ("", "second"), (None, "second")):
+        file.unlink() if content is None else file.write_text(content)
+        assert await current_key(known, missing="there is none") == key
+        assert [secret.reveal() for secret in keys_in(options)] == [key]
+    write(file, "a\u0001b")
+    with pytest.raises(
+        OptionError, match=r"agentrail.toml:2: providers.openai.api_key: .*no header can carry"
+    ):
+        provider_options(settings, "openai:x", {})
 
 
 def test_secrets_are_looked_up_where_they_are_needed(home):
