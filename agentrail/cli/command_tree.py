@@ -27,7 +27,7 @@ from agentrail.cli.text_output import end_without_output
 from agentrail.distribution import NAME
 from agentrail.errors import AgentrailError, ToolDefinitionError
 from agentrail.gc_settings import no_looks
-from agentrail.otp.guarded_calls import call_guarded
+from agentrail.otp.guarded_calls import call_guarded, only_error
 from agentrail.stores.store_urls import has_password
 
 _SHOWN: Final = """a store URL on the command line has a password, which every user of this machine can read in the list of processes. \
@@ -361,8 +361,8 @@ _TELLING: Final = frozenset(
 def run_command_line(arguments: Sequence[str]) -> int:
     open_missing_streams()
 
-    def crashed(error: BaseException) -> Exit:
-        match error:
+    def crashed(caught: BaseException) -> Exit:
+        match error := only_error(caught):
             case CycloptsError():
                 raise error
             case OutputFailed() | OutputClosed():
@@ -382,7 +382,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
                 write_faults(error)
                 return Exit.USAGE
             case _:
-                tell_crash(error, debug=OPTION in arguments)
+                tell_crash(caught, debug=OPTION in arguments)
                 return Exit.FAILED
 
     if any(has_password(one.partition("=")[2] if one.startswith("-") else one) for one in arguments):

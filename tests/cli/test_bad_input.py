@@ -197,6 +197,15 @@ async def test_the_home_directory_of_an_unknown_user_is_reported():
         assert f"{said_by}{place!r} is in the home directory of a user who has none" in ran.err, line
 
 
+async def test_an_error_in_a_task_of_a_command_is_no_bug(tmp_path):
+    """The input of `mcp serve` is read in a task, whose group held the error of a store that cannot be opened."""
+    (tmp_path / "file").touch()
+    ran = await run_line(f"mcp serve --data-dir {tmp_path / 'file'}", variables={"AGENTRAIL_MODEL": "demo:"})
+    assert ran.code == 2, ran.err
+    assert "agentrail: no sessions can be stored in" in ran.err
+    assert "bug" not in ran.err
+
+
 async def test_an_argument_that_is_not_utf_8_is_reported(kept):
     """A shell of another encoding sends it, and no id, name or scope has such bytes."""
     odd = os.fsdecode(b"J\xfcrgen")
