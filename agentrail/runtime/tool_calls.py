@@ -653,16 +653,12 @@ _MEMBERS: Final[Mapping[str, Callable[[RunningCall], object]]] = MappingProxyTyp
                 "resumption",
             )
         },
-        **{
-            name: attrgetter(f"ports.{name}")
-            for name in ("session_id", "scope", "group_id", "working_dir", "deps")
-        },
+        **{name: attrgetter(f"ports.{name}") for name in ("session_id", "group_id", "working_dir", "deps")},
+        "scope": attrgetter("ports.scope"),
         "fence": attrgetter("fence"),
         "traceparent": lambda call: call.ports.traces.of_call(call.known, call.effect.call_id),
         "tools": attrgetter("known.tools.names"),
-        "memories": attrgetter("ports.own.memories"),
-        "notes": attrgetter("ports.own.notes"),
-        "knowledge": attrgetter("ports.own.knowledge"),
+        **{name: attrgetter(f"ports.own.{name}") for name in ("memories", "notes", "knowledge")},
         "agents": lambda call: tuple([(one.name, one.description) for one in call.known.config.agents]),
         "agent_tools": lambda call: MappingProxyType(
             {one.name: one.tools.names for one in call.known.config.agents if one.tools is not None}

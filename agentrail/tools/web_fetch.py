@@ -41,15 +41,14 @@ class _Page:
 
 
 class PageCache:
-    """Cache of fetched pages, separate for each session, by its scope and id, for fifteen minutes. The oldest are evicted first."""
+    """Cache of pages by scope and id of the session, and address, for fifteen minutes. The oldest are evicted first."""
 
     def __init__(self) -> None:
         self._pages: OrderedDict[tuple[str, str, str], tuple[float, _Page]] = OrderedDict()
         self._characters = 0
 
-    def find(self, session: tuple[str, str], url: str) -> _Page | None:
+    def find(self, key: tuple[str, str, str]) -> _Page | None:
         """Return an unexpired page, or None."""
-        key = (*session, url)
         kept = self._pages.get(key)
         if kept is None:
             return None
@@ -58,9 +57,8 @@ class PageCache:
             return None
         return kept[1]
 
-    def keep(self, session: tuple[str, str], url: str, page: _Page) -> None:
+    def keep(self, key: tuple[str, str, str], page: _Page) -> None:
         """Store a page, and evict old ones if there are too many."""
-        key = (*session, url)
         if key in self._pages:
             self._drop(key)
         self._pages[key] = (trio.current_time() + CACHE_SECONDS, page)
@@ -98,7 +96,7 @@ def web_fetch_tool(client: WebClient, model: str | None = None) -> Tool:
     ) -> Ok | Error:
         """Fetch a page of the web and read it as Markdown, or ask a question about it. Private addresses are not reached."""
         try:
-            page, is_cached = await _page(client, cache, (ctx.scope, ctx.session_id), url)
+            page, is_cached = await _page(client, cache, ctx, url)
         except (FetchFailed, UnreadableDocument) as error:
             return Error(text=str(error))
         shown = fenced_page(page.url, page.title, page.text, page.left_out)
@@ -128,22 +126,20 @@ def web_fetch_tool(client: WebClient, model: str | None = None) -> Tool:
     return web_fetch
 
 
-async def _page(
-    client: WebClient, cache: PageCache, session: tuple[str, str], url: str
-) -> tuple[_Page, bool]:
+async def _page(client: WebClient, cache: PageCache, ctx: ToolContext, url: str) -> tuple[_Page, bool]:
     try:
-        asked = read_web_url(url, client.rules).url
+        key = ctx.scope, ctx.session_id, read_web_url(url, client.rules).url
     except AddressRefused as error:
         message = f"Not fetched, and no request was sent: {error}."
         raise FetchFailed(message) from None
-    kept = cache.find(session, asked)
+    kept = cache.find(key)
     if kept is not None:
         return kept, True
     # The call was judged by its host: `web_fetch(domain:…)` would be pointless if that host could redirect
     # elsewhere.
     fetched = await client.fetch(url, stays_on_host=True)
     page = await _read(fetched, client.rules)
-    cache.keep(session, asked, page)
+    cache.keep(key, page)
     return page, False
 
 

@@ -147,20 +147,20 @@ async def test_a_question_is_answered_by_a_session_that_has_the_page_and_no_tool
 async def test_pages_are_kept_for_fifteen_minutes(autojump_clock):
     """For their session, and no longer; nor are there too many."""
     cache, page = PageCache(), _Page("u", "", "x" * (1 << 20), 0)
-    cache.keep(("", "s1"), "u", page)
+    cache.keep(("", "s1", "u"), page)
     await trio.sleep(CACHE_SECONDS - 1)
-    assert cache.find(("", "s1"), "u") == page
-    assert cache.find(("", "s2"), "u") is None
-    assert cache.find(("acme", "s1"), "u") is None
+    assert cache.find(("", "s1", "u")) == page
+    assert cache.find(("", "s2", "u")) is None
+    assert cache.find(("acme", "s1", "u")) is None
     await trio.sleep(1)
-    assert cache.find(("", "s1"), "u") is None
+    assert cache.find(("", "s1", "u")) is None
     for number in range(20):
-        cache.keep(("", "s1"), str(number), page)
-        cache.keep(("", "s1"), str(number), page)
-    assert [number for number in range(20) if cache.find(("", "s1"), str(number))] == [*range(12, 20)]
+        cache.keep(("", "s1", str(number)), page)
+        cache.keep(("", "s1", str(number)), page)
+    assert [number for number in range(20) if cache.find(("", "s1", str(number)))] == [*range(12, 20)]
     small = evolve(page, text="x")
     for number in range(300):
-        cache.keep(("", "s2"), str(number), small)
+        cache.keep(("", "s2", str(number)), small)
     assert isinstance(cache._pages, OrderedDict)  # noqa: SLF001 - its size is what is promised
     assert len(cache._pages) == 256  # noqa: SLF001
 
