@@ -4,7 +4,6 @@ import importlib.util
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
@@ -17,7 +16,7 @@ from agentrail.cli.serve_options import PATHS, SERVE_KEYS, fault_of_host, fault_
 from agentrail.config.settings import LIMITS_PREFIX, Settings, Sourced, no_such_agent
 from agentrail.config.toml_positions import ConfigFault
 from agentrail.errors import OptionError
-from agentrail.stores.data_directory import DATA_VARIABLE, STORE_FILE, expand_home
+from agentrail.stores.data_directory import DATA_VARIABLE, expand_home
 from agentrail.stores.store_urls import PRIVATE, is_shared_store
 from agentrail.telemetry.otel_variables import is_address, is_share, options_of
 
@@ -41,7 +40,6 @@ _TELEMETRY: Final = (
     ("sample", is_share, "a number from 0 to 1"),
 )
 _STORES: Final = frozenset({"store", "memories", "knowledge"})
-_FILES: Final = frozenset({"sqlite", "file"})
 _OF_PROFILES: Final = frozenset({"profiles", "shared_workspace", "expose"})
 
 
@@ -87,11 +85,10 @@ def _faults_of(name: str, said: Sourced) -> Iterator[str]:
         from agentrail.stores.store_names import path_of_store
 
         yield from _faults_of_making(name, lambda: path_of_store(said.value, Path()))
-    elif name == "audit":
+    elif name == "audit" and said.value != "store":
         from agentrail.stores.audit_file import path_of_audit
 
-        beside = SimpleNamespace(path=Path(STORE_FILE))
-        yield from _faults_of_making(name, lambda: path_of_audit(said.value, beside))
+        yield from _faults_of_making(name, lambda: path_of_audit(said.value, None))
     else:
         from agentrail.host.host_options import faults_of_option
 
@@ -205,7 +202,7 @@ def directory_of_host(settings: Settings, environ: Mapping[str, str]) -> Path | 
 
 def _placed(said: Sourced) -> str:
     scheme, colon, rest = str(said.value).partition(":")
-    if scheme not in _FILES or not rest:
+    if scheme not in {"sqlite", "file"} or not rest:
         return str(said.value)
     return f"{scheme}{colon}{Path(said.folder) / expand_home(rest)}"
 

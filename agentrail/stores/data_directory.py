@@ -43,10 +43,8 @@ def expand_home(path: str, variable: str | None = None) -> Path:
     try:
         return checked_path(variable or "path", path).expanduser()
     except RuntimeError:
-        said_by = "" if variable is None else f"{variable}: "
-        fault = (
-            f"{said_by}{path!r:.200} is in the home directory of a user who has none: write the whole path"
-        )
+        by = f"{variable}: " if variable else ""
+        fault = f"{by}{path!r:.200} is in the home directory of a user who has none: write the whole path"
         raise OptionError([fault]) from None
 
 
