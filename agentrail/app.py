@@ -5,7 +5,7 @@ Alone imports both the runtime and the adapters, and reads the environment.
 
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, closing, nullcontext
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -341,13 +341,10 @@ async def _opened_audit(name: str | None, store: Store | None) -> AsyncIterator[
     if name is None:
         yield None
         return
-    file = AuditFile(path_of_audit(name, store))
-    log = AuditLog(file.read, file.append, partial(_records_of, store))
-    try:
+    with closing(AuditFile(path_of_audit(name, store))) as file:
+        log = AuditLog(file.read, file.append, partial(_records_of, store))
         await outside.offload(log.open)
         yield log
-    finally:
-        file.close()
 
 
 def _records_of(store: Store | None, scope: str, session: SessionId, after: int) -> Sequence[Record]:

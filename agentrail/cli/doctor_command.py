@@ -8,6 +8,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -124,13 +125,10 @@ def _look_at_file(path: Path) -> tuple[Finding, ...]:
     """Describe a store, or report that it does not exist yet."""
     if path.exists():
         check_place(path)
-        store = SqliteStore(path, read_only=True)
-        try:
+        with closing(SqliteStore(path, read_only=True)) as store:
             sessions = [*all_sessions(store, Filters())]
             store.check_file()
             activity = [*look_at_activity(store, sessions)]
-        finally:
-            store.close()
         size = sum(one.stat().st_size for one in (path, *beside(path)) if one.exists())
         pid = writer_of(path)
         by = f", written by process {pid}" if pid is not None else ""

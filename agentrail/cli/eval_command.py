@@ -5,6 +5,7 @@ import shutil
 import signal
 import tomllib
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, NoReturn
@@ -291,10 +292,8 @@ def _run(
                     faults.append(error)
                 nursery.cancel_scope.cancel(reason="the eval is over")
 
-    try:
+    with closing(view):
         trio.run(work)
-    finally:
-        view.close()
     if faults:
         raise faults[0]
     order = {case.id: position for position, case in enumerate(dataset.cases)}

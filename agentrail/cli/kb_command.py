@@ -7,7 +7,7 @@ import shlex
 import stat
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -666,14 +666,9 @@ def remove_documents(
         say(f"{counted(len(removed), 'document')} removed.")
 
 
-@contextmanager
-def _opened(place: KnowledgePlace, *, writes: bool = False) -> Iterator[SqliteKnowledge]:
+def _opened(place: KnowledgePlace, *, writes: bool = False) -> closing[SqliteKnowledge]:
     if writes and is_shared_store(decide_place("store", place.knowledge, place.data_dir, os.environ)[0]):
         message = "the knowledge of [host] is not written to here: its store is shared, and each node has a copy; change a directory of your own, --knowledge sqlite:DIRECTORY, and copy it to all nodes"
         raise OptionError([message])
     name, directory = decide_place("knowledge", place.knowledge, place.data_dir, os.environ)
-    store = SqliteKnowledge(directory_of_knowledge(name, directory, os.environ))
-    try:
-        yield store
-    finally:
-        store.close()
+    return closing(SqliteKnowledge(directory_of_knowledge(name, directory, os.environ)))

@@ -241,14 +241,11 @@ async def _connected(servers: tuple[McpServer, ...]) -> Any:
 async def _print_of(servers: tuple[McpServer, ...], lines_of: Callable[[Any], Iterator[str]]) -> Exit:
     """Connect to servers, and print lines about each, or why it is not ready."""
     async with _connected(servers) as (_, sources):
-        are_ready = [source.state == "ready" for source in sources]
-        lines = [
-            line
-            for source, is_ready in zip(sources, are_ready, strict=True)
-            for line in (lines_of(source) if is_ready else _lost(source))
-        ]
-    done = print_text("\n".join(map(in_one_line, lines)))
-    return done if all(are_ready) else Exit.FAILED
+        are_ready = all(source.state == "ready" for source in sources)
+        told = [lines_of(source) if source.state == "ready" else _lost(source) for source in sources]
+        lines = [in_one_line(line) for one in told for line in one]
+    done = print_text("\n".join(lines))
+    return done if are_ready else Exit.FAILED
 
 
 def _lost(source: Any) -> Iterator[str]:

@@ -4,7 +4,7 @@ import datetime
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -247,8 +247,7 @@ def text_lines(found: Sequence[MemoryEntry]) -> Iterator[str]:
         yield f"{one.id}  {day:%Y-%m-%d}{tags}  {printable(one.text)}"
 
 
-@contextmanager
-def opened_memories(place: MemoryPlace) -> Iterator[RecallStore]:
+def opened_memories(place: MemoryPlace) -> closing[RecallStore]:
     name, directory = place.decided()
     faults = faults_of_memories(name)
     if name == "memory:":
@@ -260,5 +259,4 @@ def opened_memories(place: MemoryPlace) -> Iterator[RecallStore]:
             f"memories is {PRIVATE!r}, the database of a server's store: name it, as in 'postgres://USER@HOST/DATABASE'"
         ]
     OptionError.raise_for(faults)
-    with closing(make_recall(name, directory, os.environ)) as store:
-        yield store
+    return closing(make_recall(name, directory, os.environ))

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -77,7 +77,6 @@ def shared_stores(keeping: KeepingOptions | None, setup: CommandSetup | None) ->
 
 def _data_directory(given: Path | None) -> Path | None:
     """Return the data directory, or None if there is none: a command that remembers nothing needs none."""
-    try:
+    with suppress(StoreUnavailable):
         return directory_of(given)
-    except StoreUnavailable:
-        return None
+    return None

@@ -53,14 +53,9 @@ def migrate_store(
         say(schema_sql(roles))
         return
     before, after = bring_up(place.store, roles)
-    done = (
-        "its tables were created"
-        if before == 0
-        else f"its tables were upgraded from {before}"
-        if before < after
-        else "its tables are current"
-    )
-    say(f"{shown_store(place.store)}: {done}, version {after}")
+    upgraded = f"were upgraded from {before}" if before < after else "are current"
+    done = "were created" if before == 0 else upgraded
+    say(f"{shown_store(place.store)}: its tables {done}, version {after}")
 
 
 @app.command(

@@ -11,7 +11,7 @@ import html
 import math
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
@@ -69,12 +69,11 @@ def read_date(text: str) -> datetime.datetime | None:
     """Parse an HTTP header date, in UTC. Return None for an invalid date or one outside the calendar."""
     if len(text) > _MAX_DATE_CHARACTERS:
         return None
-    try:
+    with suppress(ValueError, OverflowError, TypeError, IndexError):
         found = email.utils.parsedate_to_datetime(text)
         # Converted here, not at the subtraction: close to the year 1 or 9999, some zones are in another year.
         return found.replace(tzinfo=datetime.UTC) if found.tzinfo is None else found.astimezone(datetime.UTC)
-    except (ValueError, OverflowError, TypeError, IndexError):
-        return None
+    return None
 
 
 Kind = type[ProviderError]

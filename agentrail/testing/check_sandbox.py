@@ -7,6 +7,7 @@ await check_sandbox(MySandbox)
 import codecs
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Final, TypeAlias, cast
 
 import trio
@@ -194,12 +195,9 @@ async def check_sandbox(make: SandboxFactory) -> None:
     Cancellation: Closes the sandbox of the current rule.
     """
     for rule in SANDBOX_RULES:
-        sandbox = make()
-        try:
+        async with aclosing(make()) as sandbox:
             with under_rule(rule, sandbox), trio.fail_after(_RULE_SECONDS):
                 await rule(sandbox)
-        finally:
-            await sandbox.aclose()
 
 
 # --- files

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -308,10 +308,8 @@ async def open_terminal_view(
         view = TerminalView(Picture(ink=ink), Typing(ink, KnownNames(files=files), history, interrupt))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(view.serve)  # noqa: ASYNC113 - it is awaited below
-            try:
+            async with aclosing(view):
                 await view.wait_ready()
                 yield view
-            finally:
-                await view.aclose()  # noqa: ASYNC102 - shielded and bounded inside
     finally:
         sys.setswitchinterval(before)

@@ -6,7 +6,7 @@ The product's own clients use it, see `SimulatedNetwork.installed`. The address 
 import math
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, closing
 from functools import partial
 from importlib import import_module
 from random import Random
@@ -80,8 +80,7 @@ class SimulatedNetwork(Connections):
             ConnectionRejected: The server refused it.
         """
         call = {"type": "websocket", "scheme": "ws", "subprotocols": [PROTOCOL]}
-        client = self.open(place)
-        try:
+        with closing(self.open(place)) as client:
             with trio.fail_after(within_seconds):
                 try:
                     await _connected(client, math.inf)
@@ -90,8 +89,6 @@ class SimulatedNetwork(Connections):
                 except (httpcore.NetworkError, httpcore.ProtocolError) as error:
                     raise ConnectionError(*error.args) from None
             yield _ClientSocket(client, accepted)
-        finally:
-            client.close()
 
     def pool(self) -> httpcore.AsyncConnectionPool:
         """Return what takes the place of a pool of connections. Each request has its own connection."""
@@ -106,12 +103,10 @@ class SimulatedNetwork(Connections):
     def installed(self) -> AbstractContextManager[None]:
         """Let gateways and remote clients use this network within the block."""
 
-        @asynccontextmanager
-        async def open_websocket(
+        def open_websocket(
             at: client_socket.SocketTarget, _: str, headers: Headers, *, within_seconds: float
-        ) -> AsyncIterator[Any]:
-            async with self.dial(at.host, at.path, headers, within_seconds=within_seconds) as socket:
-                yield socket
+        ) -> AbstractAsyncContextManager[Any]:
+            return self.dial(at.host, at.path, headers, within_seconds=within_seconds)
 
         def with_pool(library: Any) -> Any:
             return SimpleNamespace(**{**vars(library), "AsyncConnectionPool": lambda **_: self.pool()})

@@ -6,6 +6,7 @@ happen again. Its plugins are the real ones, because its decisions depend on the
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import lru_cache
 from typing import Any, Final
 
@@ -148,14 +149,11 @@ def read_past(given: str) -> Past:
     if not store_name or not name:
         message = f"a stored session is {given!r}: expected STORE:ID, such as sqlite:sessions.db:my-session"
         raise OptionError([message])
-    store = open_store(store_name, None, read_only=True)
-    try:
+    with closing(open_store(store_name, None, read_only=True)) as store:
         scope, _, session = name.rpartition("/")
         stored = stored_of(store, scope, SessionId(session))
         _check_codec(stored.session, stored.codec)
         past = Past(openings_of(b"".join(export_stored(store, stored))), place)
-    finally:
-        store.close()
     if digest and past.__qualname__ != given:
         message = f"session {name!r} has changed since this life was saved: use a copy of the store of then"
         raise OptionError([message])

@@ -1,5 +1,6 @@
 """Rules of blobs, snapshots, erasure, and of the contents of a reopened store."""
 
+from contextlib import closing
 from functools import partial
 
 import msgspec
@@ -296,26 +297,24 @@ def what_was_kept_is_there_again(trial: StoreTrial) -> None:
     trial.store.put_snapshot(snapshot_behind(author.records[2]))
     trial.store.beat(Node(id="n2", address="http://b"))
     (taken, _) = trial.store.take("team", author.session, "n2", "gone").sessions
-    before = (
-        *(trial.store.find(), trial.store.read("team", author.session), _nodes(trial.store)),
-        *(trial.store.snapshots("team", author.session), trial.store.blob(blob_name(_LARGE))),
-    )
-    again = trial.reopen(trial.store)
-    try:
-        after = (
-            *(again.find(), again.read("team", author.session), _nodes(again)),
-            *(again.snapshots("team", author.session), again.blob(blob_name(_LARGE))),
-        )
-        for what, one, other in zip(
-            ("find", "read", "nodes", "snapshots", "blob"), before, after, strict=True
-        ):
-            expect_same(other, one, f"the result of `{what}`")
+    before = _contents(trial.store, author)
+    with closing(trial.reopen(trial.store)) as again:
+        for what, found in _contents(again, author).items():
+            expect_same(found, before[what], f"the result of `{what}`")
         (answer,) = again.append([old])
         assert isinstance(answer, Fenced), f"an old owner's append was answered with {answer!r}"
         new = Author("s", scope="team", tail=taken.tail).write("b")
         expect_same(again.append([new]), (None,), "the answer to the owner's append")
-    finally:
-        again.close()
+
+
+def _contents(store: Store, author: Author) -> dict[str, object]:
+    return {
+        "find": store.find(),
+        "read": store.read("team", author.session),
+        "nodes": _nodes(store),
+        "snapshots": store.snapshots("team", author.session),
+        "blob": store.blob(blob_name(_LARGE)),
+    }
 
 
 # Erasure.
@@ -441,10 +440,7 @@ def what_was_erased_is_so_again(trial: StoreTrial) -> None:
     trial.store.erase("", author.session, _WHY)
     trial.store.overwrite_removed()
     before = trial.records("s")
-    again = trial.reopen(trial.store)
-    try:
+    with closing(trial.reopen(trial.store)) as again:
         expect_same(again.read("", author.session), before, "the erased journal")
         expect_same(again.read("", other.session), tuple(other.records), "the other journal")
         expect_same(again.blob(blob_name(_LARGE_BLOB)), None, "a value of the erased session")
-    finally:
-        again.close()

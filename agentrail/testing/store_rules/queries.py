@@ -1,6 +1,7 @@
 """Rules of queries that read no journal: the state of sessions and nodes, and undelivered webhooks."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Final
 
 from msgspec.structs import replace
@@ -280,9 +281,6 @@ def what_is_owed_is_there_again(trial: StoreTrial) -> None:
     if trial.reopen is None or not offers(trial.store, OwedStore):
         return
     trial.store.change_owed([_row("a"), _row("b", b"b")], [("letter", "a")])
-    again = trial.reopen(trial.store)
-    try:
+    with closing(trial.reopen(trial.store)) as again:
         assert offers(again, OwedStore), "the reopened store has lost the pending rows"
         expect_same(again.owed("letter"), (_row("b", b"b"),), "pending rows")
-    finally:
-        again.close()
