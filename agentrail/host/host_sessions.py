@@ -62,8 +62,6 @@ from agentrail.runtime.supervisor import SessionSupervisor
 
 LOGGER: Final = Logger("agentrail.host")
 
-_PAGE: Final = 100
-
 _TRIES: Final = 3
 """Attempts to delete a session that is woken each time."""
 
@@ -391,14 +389,11 @@ class HostSessions:
         if not self.has_store:
             return
         filters = Filters(is_working=True, has_ended=False, only_roots=True)
-        after: tuple[str, str] | None = None
-        while page := await self.supervisor.find(filters, after=after, limit=_PAGE):
-            after = (page[-1].scope, page[-1].session)
-            for one in page:
-                try:
-                    await self.resume_stored(one.scope, one.session)
-                except AgentrailError as error:
-                    LOGGER.warning("session %s was not resumed: %s", one.session, error)
+        for one in await self.list.rows(filters):
+            try:
+                await self.resume_stored(one.scope, one.session)
+            except AgentrailError as error:
+                LOGGER.warning("session %s was not resumed: %s", one.session, error)
 
     async def resume_stored(self, scope: str, session_id: SessionId) -> None:
         """Resume a stored session that this host started, with its profile. One that hibernates here, too: another node may have left it."""

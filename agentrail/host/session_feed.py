@@ -44,7 +44,6 @@ CHANGES_SECONDS: Final = 5.0
 OVERLAP_MS: Final = 10_000
 """Overlap of a look with the one before, because a transaction becomes visible later than the time of its records."""
 
-_PAGE: Final = 500
 
 MAX_FEED_ROWS: Final = 20_000
 """Maximum rows of one tenant: all sessions in memory, and the most recently changed in the store."""
@@ -139,15 +138,12 @@ class SessionFeed(RowFeed):
     async def _look_at_changed(self) -> None:
         """Read the sessions that other nodes have written since the last look."""
         since_ms, self._since_ms = self._since_ms, now_ms() - OVERLAP_MS
-        supervisor, after = self._host_sessions.supervisor, None
         filters = Filters(scope=self.tenant_id, only_roots=True, written_after_ms=since_ms)
-        while page := await supervisor.find(filters, after=after, limit=_PAGE):
-            after = (page[-1].scope, page[-1].session)
-            for row in page:
-                if self._find(row.session) is None and not self._host_sessions.temporary.has(
-                    row.scope, row.session
-                ):
-                    await self._take_changed(row)
+        for row in await self._host_sessions.list.rows(filters):
+            if self._find(row.session) is None and not self._host_sessions.temporary.has(
+                row.scope, row.session
+            ):
+                await self._take_changed(row)
 
     async def _take_changed(self, row: StoredSession) -> None:
         one = await self._host_sessions.list.listed(row)

@@ -136,7 +136,7 @@ class SessionList:
         awake = [listed_awake(session, tenant_id, owner) for session in sessions]
         found = {one.session_id: one for one in awake if one is not None}
         if self._has_store:
-            for row in await self._rows(tenant_id, owner):
+            for row in await self.rows(_filters(tenant_id, owner)):
                 if self._is_hidden(tenant_id, row.session):
                     continue
                 known: ListedSession | None
@@ -151,10 +151,10 @@ class SessionList:
                     found[row.session] = known
         return [*found.values()]
 
-    async def _rows(self, tenant_id: str, owner: SessionOwner | None) -> list[StoredSession]:
+    async def rows(self, filters: Filters) -> list[StoredSession]:
+        """Return all stored sessions that a filter finds."""
         rows: list[StoredSession] = []
         after: tuple[str, str] | None = None
-        filters = _filters(tenant_id, owner)
         while page := await self._supervisor.find(filters, after=after, limit=_AT_ONCE):
             rows += page
             after = (page[-1].scope, page[-1].session)
