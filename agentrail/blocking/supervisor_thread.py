@@ -14,10 +14,9 @@ from typing import Any, Final, Generic, TypeVar
 
 import trio
 
-from agentrail.actors.deferred_error import Kept
+from agentrail.actors.deferred_error import Kept, ungrouped
 from agentrail.errors import AgentrailError, CallingSelf, HoldsLoop, SupervisorClosed, YourMove
 from agentrail.otp.crash_text import describe_bug
-from agentrail.otp.guarded_calls import only_error
 from agentrail.runtime.fan_in import EVERY
 from agentrail.runtime.supervisor import SessionSupervisor
 
@@ -184,7 +183,7 @@ class SupervisorThread:
             trio.run(self._main, ready)
         with self._lock:
             self._way_in = None
-            self._failure = self._untold = run.error and only_error(run.error)
+            self._failure = self._untold = run.error
             left, self._calls = self._calls, {}
         for call in left:
             call.fail(self.closed())
@@ -197,17 +196,20 @@ class SupervisorThread:
         failure = Kept()
         # Outside of the supervisor: sessions end first, which answers most waiting callers. Only then is the rest cancelled.
         with self._opening:
-            async with trio.open_nursery() as nursery:
-                with self._lock:
-                    self._way_in = trio.lowlevel.current_trio_token().run_sync_soon
-                if self._is_leaving:
-                    self._end()
-                with failure:
-                    async with self._open_one() as self._supervisor:
-                        nursery.start_soon(self._begin_calls, nursery, name="begin calls of other threads")
-                        ready.set_result(None)
-                        await self._leave.wait()
-                nursery.cancel_scope.cancel(reason="the supervisor was closed")
+            with ungrouped():
+                async with trio.open_nursery() as nursery:
+                    with self._lock:
+                        self._way_in = trio.lowlevel.current_trio_token().run_sync_soon
+                    if self._is_leaving:
+                        self._end()
+                    with failure:
+                        async with self._open_one() as self._supervisor:
+                            nursery.start_soon(
+                                self._begin_calls, nursery, name="begin calls of other threads"
+                            )
+                            ready.set_result(None)
+                            await self._leave.wait()
+                    nursery.cancel_scope.cancel(reason="the supervisor was closed")
             failure.release()
 
     def _end(self) -> None:

@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import nullcontext, suppress
 from fnmatch import fnmatchcase
 from typing import Any, Final, TypeAlias
 
@@ -14,6 +14,7 @@ from attrs import define, evolve, field
 from agentrail import errors, events
 from agentrail.abc import Error, effect_class_of, name_of
 from agentrail.abc.store import Store
+from agentrail.actors.deferred_error import ungrouped
 from agentrail.app import open_supervisor
 from agentrail.blueprints import Blueprint
 from agentrail.core.policy.budget import Budget
@@ -83,29 +84,20 @@ async def evaluate(  # noqa: PLR0913 - the settings of an eval
     _check(scorers, repeats=repeats, max_concurrency=max_concurrency, timeout_seconds=timeout_seconds)
     jobs = _jobs_of(dataset, task, repeats)
     found: dict[int, CaseRun] = {}
-    faults: list[errors.AgentrailError] = []
     left = iter(enumerate(jobs))
-    async with AsyncExitStack() as stack:
-        if supervisor is None:
-            supervisor = await stack.enter_async_context(open_supervisor(store=store))
-        workers = min(max_concurrency, len(jobs))  # each is lent a share of the budget
-        runner = _Runner(supervisor, dataset.name, scorers, budget, workers, timeout_seconds, fresh)
-        nursery = await stack.enter_async_context(trio.open_nursery())
+    with ungrouped():
+        given = open_supervisor(store=store) if supervisor is None else nullcontext(supervisor)
+        async with given as opened, trio.open_nursery() as nursery:
+            workers = min(max_concurrency, len(jobs))  # each is lent a share of the budget
+            runner = _Runner(opened, dataset.name, scorers, budget, workers, timeout_seconds, fresh)
 
-        async def work() -> None:
-            for place, job in left:
-                try:
+            async def work() -> None:
+                for place, job in left:
                     found[place] = await runner.run(*job)
-                except errors.AgentrailError as error:  # one, and not a group of them
-                    faults.append(error)
-                    nursery.cancel_scope.cancel(reason="the eval cannot run")
-                    return
-                on_run(found[place])
+                    on_run(found[place])
 
-        for _ in range(workers):
-            nursery.start_soon(work)
-    if faults:
-        raise faults[0]
+            for _ in range(workers):
+                nursery.start_soon(work)
     return EvalReport(name=dataset.name, runs=tuple(found[place] for place in range(len(jobs))))
 
 

@@ -144,11 +144,9 @@ def members_of(group: BaseExceptionGroup[BaseException]) -> tuple[BaseException,
     return held
 
 
-def only_error(error: BaseException) -> BaseException:
-    """Unwrap an error that is alone in groups."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
+def decide_first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the member of a group that is raised in its place: the first that is no cancellation, if there is one."""
+    return min(members_of(group), key=lambda one: all(map(is_cancellation, leaves(one))))
 
 
 def show(value: object) -> str:

@@ -13,6 +13,7 @@ from attrs import frozen
 from agentrail.abc import Provider
 from agentrail.abc.store import Cause, Filters, StoredSession, get_all
 from agentrail.actors.deadlines import Deadlines
+from agentrail.actors.deferred_error import ungrouped
 from agentrail.core.session.state import SessionState
 from agentrail.errors import (
     AgentrailError,
@@ -34,7 +35,7 @@ from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.otp.child_specs import Restart
 from agentrail.otp.crash_text import describe_bug
-from agentrail.otp.guarded_calls import leaves, repr_of
+from agentrail.otp.guarded_calls import repr_of
 from agentrail.runtime.arguments import fault_of, faults_of_key, refuse
 from agentrail.runtime.crashes import PortCrashed, crash_edge
 from agentrail.runtime.forks import Forks
@@ -468,12 +469,10 @@ class Hibernation:
             if error is not None:
                 failed.append(NotResumed(session_id=session_id, scope=scope, error=error))
 
-        try:
+        with ungrouped():
             async with trio.open_nursery() as nursery:
                 for one in wanted:
                     nursery.start_soon(resume, *one, name="resume")
-        except BaseExceptionGroup as group:  # such as a bug: raised as is, not in a group
-            raise leaves(group)[0] from None
         return failed
 
     async def _resume_unasked(

@@ -24,6 +24,7 @@ from attrs import define, field, frozen
 from trio.testing import wait_all_tasks_blocked
 
 from agentrail.abc import Provider
+from agentrail.actors.deferred_error import ungrouped
 from agentrail.core.protocol.request import (
     ArgumentsDelta,
     Chunk,
@@ -38,7 +39,6 @@ from agentrail.core.protocol.request import (
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.errors import ProviderError, Transport
 from agentrail.messages import AssistantMessage, JsonObject, Opaque, Text, Thinking, ToolCall, UserMessage
-from agentrail.otp.exits import leaves
 from agentrail.testing.orphans import no_orphans
 from agentrail.testing.rule_failures import require_assertions
 
@@ -272,18 +272,13 @@ async def open_server(*replies: ServedReply, tls: ssl.SSLContext | None = None) 
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listener.socket.getsockname()[1]
     served = Served(url=f"http{'s' if tls else ''}://127.0.0.1:{port}")
-    try:
+    with ungrouped():
         async with trio.open_nursery() as nursery:
             await nursery.start(
                 partial(trio.serve_listeners, partial(_serve, served, replies, tls), [listener])
             )
             yield served
             nursery.cancel_scope.cancel()
-    except BaseExceptionGroup as group:
-        # The nursery wraps an exception from the body, and a test that expects it would have to look inside the group.
-        if len(found := leaves(group)) == 1:
-            raise found[0] from found[0].__cause__
-        raise
 
 
 async def _serve(

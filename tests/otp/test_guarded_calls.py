@@ -10,10 +10,10 @@ import trio
 from agentrail.otp.guarded_calls import (
     call_contained,
     call_guarded,
+    decide_first,
     is_async,
     is_plain_function,
     leaves,
-    only_error,
     takes,
     travels,
 )
@@ -159,10 +159,10 @@ def test_a_function_takes_as_many_arguments_as_it_has_parameters(function, most)
     assert takes(function, ["a"] * (most + 1)) is (most == 9)
 
 
-def test_an_error_that_is_alone_is_unwrapped_from_its_groups():
-    """However deep. Two errors stay together, and one without a group is what it is."""
-    one, two = ValueError(), KeyboardInterrupt()
-    assert only_error(one) is one
-    assert only_error(BaseExceptionGroup("", [ExceptionGroup("", [one])])) is one
-    both = BaseExceptionGroup("", [one, two])
-    assert only_error(BaseExceptionGroup("", [both])) is both
+def test_the_first_member_that_is_no_cancellation_stands_for_a_group(cancelled):
+    """As it is, also if it is a group. Of cancellations alone the first one does."""
+    bug, both = ValueError(), BaseExceptionGroup("", [cancelled, KeyError()])
+    alone = BaseExceptionGroup("", [cancelled])
+    assert decide_first(BaseExceptionGroup("", [alone, cancelled, bug, KeyError()])) is bug
+    assert decide_first(BaseExceptionGroup("", [cancelled, both, bug])) is both
+    assert decide_first(BaseExceptionGroup("", [alone, cancelled])) is alone

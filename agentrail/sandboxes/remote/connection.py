@@ -18,7 +18,7 @@ from attrs import frozen
 
 from agentrail import websockets
 from agentrail.abc import Refusal, Secret
-from agentrail.otp.guarded_calls import only_error
+from agentrail.actors.deferred_error import ungrouped
 from agentrail.sandboxes.remote.operations import (
     ANSWER_SECONDS,
     JSON_TYPE,
@@ -203,28 +203,25 @@ async def dialed(
     except (OSError, trio.TooSlowError, trio.BrokenResourceError) as error:
         raise refuse_connection(address, f"it cannot be reached ({type(error).__name__})") from None
     try:
-        async with trio.open_nursery() as nursery:
-            try:
-                with trio.fail_after(SANDBOX_CONNECT_SECONDS):
-                    connection = await websockets.wrap_client_stream(
-                        nursery,
-                        stream,
-                        parts.netloc,
-                        path,
-                        extra_headers=[*headers],
-                        message_queue_size=_QUEUED,
-                        max_message_size=2 * WIRE_PIECE_BYTES,
-                    )
-            except _failures(trio.TooSlowError):
-                raise refuse_connection(address, _NO_PROCESS) from None
-            yield connection
-            nursery.cancel_scope.cancel(reason="this process is closed")
-    except BaseExceptionGroup as group:
-        alone = only_error(group)
-        # The library raises a refused handshake in one of its own tasks, whichever task waits for it.
-        raise (
-            refuse_connection(address, _NO_PROCESS) if isinstance(alone, websockets.HandshakeError) else alone
-        ) from None
+        with ungrouped():
+            async with trio.open_nursery() as nursery:
+                try:
+                    with trio.fail_after(SANDBOX_CONNECT_SECONDS):
+                        connection = await websockets.wrap_client_stream(
+                            nursery,
+                            stream,
+                            parts.netloc,
+                            path,
+                            extra_headers=[*headers],
+                            message_queue_size=_QUEUED,
+                            max_message_size=2 * WIRE_PIECE_BYTES,
+                        )
+                except _failures(trio.TooSlowError):
+                    raise refuse_connection(address, _NO_PROCESS) from None
+                yield connection
+                nursery.cancel_scope.cancel(reason="this process is closed")
+    except websockets.HandshakeError:  # raised in a task of the library, whichever task waits for it
+        raise refuse_connection(address, _NO_PROCESS) from None
     finally:
         await trio.aclose_forcefully(stream)
 
@@ -373,7 +370,7 @@ async def holding(process: RemoteProcess) -> AsyncIterator[None]:
 
     Cancellation: It is stopped first, shielded and with a time limit.
     """
-    try:
+    with ungrouped():
         async with trio.open_nursery() as nursery:
             nursery.start_soon(process.listen)
             try:
@@ -381,8 +378,6 @@ async def holding(process: RemoteProcess) -> AsyncIterator[None]:
             finally:
                 await process.stop()  # noqa: ASYNC102 - shielded inside
             nursery.cancel_scope.cancel(reason="this process is closed")
-    except BaseExceptionGroup as group:
-        raise only_error(group) from None
 
 
 def _failures(*others: type[Exception]) -> tuple[type[Exception], ...]:
