@@ -13,6 +13,7 @@ import trio
 from attrs import define, field
 
 from agentrail.abc.store import Node
+from agentrail.actors.deferred_error import ungrouped
 from agentrail.errors import AgentrailError, HeldBy, OptionError
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
@@ -174,10 +175,11 @@ class Moves:
         refuse(fault_of_within(within))
         keeping = self._keeping()
         self._shared.is_draining = True
-        async with trio.open_nursery() as nursery:
-            async for entry in tree_by_tree(self._shared.entries.values()):
-                if len(entry.cell.state.data.config.path) == 1 and not entry.cell.is_leaving:
-                    nursery.start_soon(leave_quietly, entry.cell, within)
+        with ungrouped():
+            async with trio.open_nursery() as nursery:
+                async for entry in tree_by_tree(self._shared.entries.values()):
+                    if len(entry.cell.state.data.config.path) == 1 and not entry.cell.is_leaving:
+                        nursery.start_soon(leave_quietly, entry.cell, within)
         await keeping.writer.wait_empty()
 
     def _keeping(self) -> Keeping:

@@ -22,6 +22,7 @@ from agentrail.abc.event_reader import ConsumerStatistics
 from agentrail.abc.store import Node
 from agentrail.actors.actor_types import Options, Start
 from agentrail.actors.child_run import cleanup_scope
+from agentrail.actors.deferred_error import ungrouped
 from agentrail.actors.supervisor_handle import Supervisor
 from agentrail.actors.supervisor_loop import log_report
 from agentrail.actors.tree_report import TreeNode, TreePart
@@ -695,14 +696,15 @@ class SessionSupervisor(Unique):
         """
         self._shared.down = reason
         self._hibernation.close_hollow()
-        async with trio.open_nursery() as nursery:
-            async for entry in tree_by_tree(self._shared.entries.values()):
-                if entry.cell.is_leaving:  # it stops on its own
-                    continue
-                if entry.cell.journal is None:
-                    nursery.start_soon(stop_quietly, entry.cell, reason)
-                elif len(entry.cell.state.data.config.path) == 1:  # children stop with their root
-                    nursery.start_soon(leave_quietly, entry.cell, LEAVE_WITHIN_SECONDS)
+        with ungrouped():
+            async with trio.open_nursery() as nursery:
+                async for entry in tree_by_tree(self._shared.entries.values()):
+                    if entry.cell.is_leaving:  # it stops on its own
+                        continue
+                    if entry.cell.journal is None:
+                        nursery.start_soon(stop_quietly, entry.cell, reason)
+                    elif len(entry.cell.state.data.config.path) == 1:  # children stop with their root
+                        nursery.start_soon(leave_quietly, entry.cell, LEAVE_WITHIN_SECONDS)
 
     async def _close_rest(self) -> None:
         for entry in tuple(self._shared.entries.values()):

@@ -30,8 +30,8 @@ from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.faulty_store import CutStore
-from agentrail.testing.models import FunctionModel, says
-from agentrail.testing.tools import RecordingTool
+from agentrail.testing.models import FunctionModel, calls, says
+from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools.mcp import McpServer
 from tests.host.hosting import ANN, BOB, EVE, answering, asked, hosting
 from tests.runtime.rig import on_virtual_time
@@ -540,3 +540,19 @@ async def test_a_node_whose_heartbeats_do_not_reach_the_store_is_not_ready():
         cut.clear()
         await trio.sleep(6)
         assert all(result.is_ready for result in await host.ready())
+
+
+@on_virtual_time
+async def test_after_a_cancelled_drain_nobody_waits_for_its_cycles():
+    """Of a node with two running cycles, also if its sessions were about to move; the close then takes no drain time."""
+    hang = HangingTool()
+    model = FunctionModel(lambda _request: calls((hang.name, {})))
+    async with hosting(model, store=shared_store(), session_tools=[hang], drain_timeout=20) as host:
+        for session_id in ("a", "b"):
+            await asked(host, session_id=session_id)
+        with trio.move_on_after(1) as waiting:
+            await host.drain()
+        assert waiting.cancelled_caught
+        began = trio.current_time()
+        await host.drain()
+        assert trio.current_time() == began

@@ -10,7 +10,14 @@ import trio
 
 from agentrail import Agent, plugins as p
 from agentrail.core.journal.record import REWOUND
-from agentrail.errors import CycleWaiting, JournalBehind, MailboxFull, PluginError, SessionNotFound
+from agentrail.errors import (
+    CycleWaiting,
+    JournalBehind,
+    MailboxFull,
+    PluginError,
+    SessionNotFound,
+    SessionRested,
+)
 from agentrail.events import AgentAbort, ModelSwitched
 from agentrail.messages import UserMessage
 from agentrail.outside import installed
@@ -25,6 +32,7 @@ from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.tools import HangingTool, RecordingTool
 from tests.actors.test_cancelled_starts import CancelAtStep
+from tests.runtime.nodes import node_over, shared_store
 from tests.runtime.rig import (
     Inline,
     NoSandbox,
@@ -327,6 +335,25 @@ async def test_a_rewind_is_cancelled_without_a_group():
                 assert await session.ask("first") == "one"
                 is_struck = await struck_at(step, partial(session.rewind, 2))
                 assert await session.ask("second") == "two"
+
+
+@on_virtual_time
+async def test_a_drain_is_cancelled_without_a_group():
+    """At every step; the sessions that have not stopped yet continue."""
+    step, is_struck = 0, True
+    while is_struck:
+        step += 1
+        assert step < MAX_STEPS
+        store, _ = shared_store()
+        async with node_over(store) as (node, _):
+            sessions = [await node.start_session(model=saying("one", "two")) for _ in range(2)]
+            for session in sessions:
+                assert await session.ask("first") == "one"
+            is_struck = await struck_at(step, partial(node.drain, 1.0))
+            for session in sessions:
+                with suppress(SessionRested):
+                    assert await session.ask("second") == "two"
+            assert is_struck or node.sessions() == ()
 
 
 class Behind(FaultyStore):
