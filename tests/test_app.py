@@ -27,6 +27,7 @@ from agentrail.errors import (
     ProviderError,
     StoreUnavailable,
     Timeout,
+    YourMove,
 )
 from agentrail.messages import ToolMessage
 from agentrail.providers.http import HttpClients
@@ -448,3 +449,17 @@ async def test_an_argument_of_a_wrong_type_is_refused_by_name(given, fault):
     with pytest.raises(OptionError, match=fault):
         async with agentrail.open_supervisor(**given):
             pytest.fail("it was opened")
+
+
+@pytest.mark.parametrize("given", [{}, {"store": "memory:", "keep_days": 1}], ids=["plain", "with a sweep"])
+async def test_an_error_of_a_cancelled_block_is_not_lost(given):
+    """It leaves the supervisor unchanged, although the sweep of the store and the closing of connections are cancelled too."""
+
+    async def fail_as_cancelled():
+        with trio.CancelScope() as scope:
+            async with agentrail.open_supervisor(**given):
+                scope.cancel()
+                raise YourMove
+
+    with pytest.raises(YourMove):
+        await fail_as_cancelled()

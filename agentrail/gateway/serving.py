@@ -429,6 +429,7 @@ async def followed_tls(certfile: Path | None, keyfile: Path | None) -> AsyncIter
             nursery.start_soon(follow_file, files)
         with failure:
             yield files.context
+        nursery.cancel_scope.shield = True  # a cancellation from outside would hide the error of the block
         nursery.cancel_scope.cancel(reason="the server has ended")
     failure.release()
 

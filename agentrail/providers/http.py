@@ -171,7 +171,7 @@ class HttpClients(trio.abc.AsyncResource):
             while self._clients:
                 _, client = self._clients.popitem()
                 await client.aclose()
-        await trio.lowlevel.checkpoint()
+        await trio.lowlevel.cancel_shielded_checkpoint()  # or it would hide an error of the block
 
     def statistics(self) -> HttpStatistics:
         """Return the current statistics."""

@@ -357,5 +357,6 @@ async def open_links(dial: Dial) -> AsyncIterator[Links]:
     async with trio.open_nursery() as nursery:
         with failure:
             yield Links(dial, nursery)
+        nursery.cancel_scope.shield = True  # a cancellation from outside would hide the error of the block
         nursery.cancel_scope.cancel(reason="the `async with agentrail.connect(…)` block has ended")
     failure.release()

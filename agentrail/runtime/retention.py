@@ -150,7 +150,7 @@ class Retention:
     _outside: Outside
     _remove: Callable[[str, SessionId, Callable[[], None]], Awaitable[None]]
     _after_removing: Callable[[], object] | None = field(default=None, kw_only=True)
-    _scope: trio.CancelScope = field(init=False, factory=trio.CancelScope)
+    _scope: trio.CancelScope = field(init=False, factory=partial(trio.CancelScope, shield=True))
     # For sessions without an owner, by the hash of their last record: an unchanged size is measured once.
     _measured: dict[tuple[str, str], tuple[bytes, int, int]] = field(init=False, factory=dict)
     _ahead_ms: float = field(init=False, default=float("inf"))  # of the store's clock, compared with Trio's

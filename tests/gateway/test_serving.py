@@ -391,6 +391,20 @@ async def test_a_renewed_certificate_is_used_without_a_restart(tmp_path, monkeyp
             await until(connect, "second")
 
 
+async def test_an_error_of_a_cancelled_server_is_not_lost(tmp_path):
+    """Although the files of its certificate are followed, which is cancelled too."""
+    cert, key = certify(tmp_path, "first")
+
+    async def fail_as_cancelled():
+        with trio.CancelScope() as scope:
+            async with module.followed_tls(cert, key):
+                scope.cancel()
+                raise OptionError(["of the block"])
+
+    with pytest.raises(OptionError, match="of the block"):
+        await fail_as_cancelled()
+
+
 async def test_an_address_that_cannot_be_had_is_refused():
     """In use, no name, no port; the message says what to change."""
     async with (await open_listeners("127.0.0.1", 0))[0] as listener:

@@ -298,3 +298,17 @@ async def test_the_error_of_a_connection_is_freed_without_the_collector(why):
             assert known() is None
         finally:
             gc.enable()
+
+
+async def test_an_error_of_a_cancelled_block_is_not_lost():
+    """It leaves `connect` unchanged, although the connection is cancelled too."""
+    async with serving(answering("One."), auth=auth) as web:
+
+        async def fail_as_cancelled():
+            with trio.CancelScope() as scope:
+                async with agentrail.connect(url_of(web), "ann", agent_id="desk"):
+                    scope.cancel()
+                    raise errors.YourMove
+
+        with pytest.raises(errors.YourMove):
+            await fail_as_cancelled()
