@@ -27,7 +27,7 @@ from agentrail.cli.text_output import end_without_output
 from agentrail.distribution import NAME
 from agentrail.errors import AgentrailError, ToolDefinitionError
 from agentrail.gc_settings import no_looks
-from agentrail.otp.guarded_calls import call_guarded, only_error
+from agentrail.otp.guarded_calls import call_guarded, leaves
 from agentrail.stores.store_urls import has_password
 
 _SHOWN: Final = """a store URL on the command line has a password, which every user of this machine can read in the list of processes. \
@@ -362,7 +362,8 @@ def run_command_line(arguments: Sequence[str]) -> int:
     open_missing_streams()
 
     def crashed(caught: BaseException) -> Exit:
-        match error := only_error(caught):
+        alone = leaves(caught)
+        match error := alone[0] if len(alone) == 1 else caught:
             case CycloptsError():
                 raise error
             case OutputFailed() | OutputClosed():

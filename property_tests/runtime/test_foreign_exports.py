@@ -22,7 +22,7 @@ from tests.runtime.rig import open_over, saying
 
 TOOLS: Final = (TaskTool(), ask_user)
 NUMBERS: Final = (-(2**63), -1, 0, 1, 2**53, 2**63 - 1, 2**64 - 1, 1e308, 0.5)
-OTHERS: Final = (*NUMBERS, True, None, "", "x", "s-1", "\0", "../..", [], [[]], {}, {"x": 1})
+OTHERS: Final[tuple[Any, ...]] = (*NUMBERS, True, None, "", "x", "s-1", "\0", "../..", [], [[]], {}, {"x": 1})
 
 
 @cache
@@ -72,6 +72,11 @@ def changed(value: Any, path: tuple[Any, ...], new: object) -> Any:
 def exports(draw: st.DrawFn) -> bytes:
     """The file with one value in one record changed, or up to four."""
     sessions = list(exported())
+    blobs = {digest: content for one in sessions for digest, content in one.blobs.items()}
+
+    def blob(digest: str) -> bytes:
+        return blobs.get(digest, b"")  # also a file whose records refer to values that it does not have
+
     for _ in range(draw(st.integers(1, 4))):
         place = draw(st.integers(0, len(sessions) - 1))
         one = sessions[place]
@@ -86,12 +91,7 @@ def exports(draw: st.DrawFn) -> bytes:
         else:
             facts[draw(st.sampled_from(["events", "at_ms"]))] = draw(st.sampled_from(NUMBERS[:-2]))
         sessions[place] = replace(one, records=tuple(resealed(one.records, {record.seq: facts})))
-    # Also a file whose records refer to values that it does not have.
-    return b"".join(
-        line
-        for one in sessions
-        for line in encode_export(one.head, one.records, lambda digest, one=one: one.blobs.get(digest, b""))
-    )
+    return b"".join(line for one in sessions for line in encode_export(one.head, one.records, blob))
 
 
 @given(data=st.data())

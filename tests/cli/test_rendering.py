@@ -10,9 +10,9 @@ from agentrail.cli.event_text import (
     ChatStyle,
     Transcript,
     first_line,
-    without_controls,
 )
 from agentrail.cli.markdown_blocks import MarkdownBlocks
+from agentrail.cli.stdio import without_controls
 from agentrail.errors import ErrorInfo
 from agentrail.events import (
     AbortReceipt,
