@@ -49,6 +49,8 @@ from agentrail.structs import picked_fields
 
 # The sessions of a host's users, for `Consolidation`. None is woken.
 
+_PAGE = 500
+
 
 class SessionsOfUsers:
     """Reads users' sessions. See `UserSessions`."""
@@ -61,12 +63,16 @@ class SessionsOfUsers:
 
     async def changes(self) -> Mapping[SessionOwner, Sequence[SessionChange]]:
         found: defaultdict[SessionOwner, list[SessionChange]] = defaultdict(list)
-        rows = await self._sessions.list.rows(Filters(only_roots=True)) if self._sessions.has_store else []
-        for row in rows:
-            listed = await self._sessions.list.listed(row)
-            if listed is not None:
-                change = SessionChange(session=row.session, changed_at_ms=row.written_at_ms)
-                found[SessionOwner(row.scope, listed.user_id)].append(change)
+        after: tuple[str, str] | None = None
+        supervisor, filters = self._sessions.supervisor, Filters(only_roots=True)
+        # Page by page, because these are all sessions of a server.
+        while self._sessions.has_store and (page := await supervisor.find(filters, after=after, limit=_PAGE)):
+            after = (page[-1].scope, page[-1].session)
+            for row in page:
+                listed = await self._sessions.list.listed(row)
+                if listed is not None:
+                    change = SessionChange(session=row.session, changed_at_ms=row.written_at_ms)
+                    found[SessionOwner(row.scope, listed.user_id)].append(change)
         return found
 
     async def conversation(self, owner: SessionOwner, session: str) -> Sequence[Message] | None:
