@@ -92,6 +92,10 @@ def test_what_no_session_would_have_written_is_damage():
     headless = resealed(RECORDS[:1], {1: {"kind": "closed"}})
     with pytest.raises(JournalCorrupt, match="it is 'closed', but a journal must begin with 'opened'"):
         fold_journal(headless)
+    early = resealed(RECORDS[:1], {1: {"epoch": 0}})
+    assert rec.first_broken(early) == 1
+    with pytest.raises(JournalCorrupt, match="record 1"):
+        fold_journal(early)
     stray = msgspec.structs.replace(RECORDS[0], session="t")
     with pytest.raises(JournalCorrupt, match=f"it opens '{RECORDS[0].session}' below"):
         fold_journal(resealed([stray], {}))
