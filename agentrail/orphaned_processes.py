@@ -8,6 +8,7 @@ import contextlib
 import errno
 import glob
 import os
+import select
 import signal
 import stat
 from collections.abc import Iterable, Iterator
@@ -34,6 +35,7 @@ MAX_ENDED_NOTED: Final = 1_000
 """Maximum number of ended processes in a list before it is rewritten."""
 
 _MAX_LOOKS: Final = 3
+_END_MS: Final = 2_000
 _MAX_BYTES: Final = 16 << 20
 _PROC: Final = Path("/proc")
 
@@ -266,7 +268,7 @@ def _end(noted: Iterable[NotedProcess]) -> int:
     known = [one for one in noted if one.boot == boot and one.pid > 1]
     groups = frozenset(one.pid for one in known if _is_there(one))
     marks = frozenset(f"{MARKER}={one.mark}".encode() for one in known)
-    killed: set[int] = set()  # a killed process is found again until the kernel has ended it
+    killed: set[int] = set()
     for _ in range(_MAX_LOOKS if known else 0):  # repeated, for processes started meanwhile
         found = [int(one.name) for one in _PROC.iterdir() if one.name.isdecimal()]
         now = {pid for pid in found if _is_of(pid, groups, marks) and _kill(pid, groups, marks)}
@@ -291,12 +293,15 @@ def _environment_of(pid: int) -> list[bytes]:
 
 
 def _kill(pid: int, groups: frozenset[int], marks: frozenset[bytes]) -> bool:
-    """Kill a process through a descriptor, safe from reused pids."""
+    """Kill a process through a descriptor, safe from reused pids, and wait for its end: until then it may finish a write."""
     with contextlib.suppress(OSError):  # ended, or another user's
         descriptor = os.pidfd_open(pid)
         try:
             if _is_of(pid, groups, marks):
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                ending = select.poll()
+                ending.register(descriptor, select.POLLIN)
+                ending.poll(_END_MS)
                 return True
         finally:
             os.close(descriptor)

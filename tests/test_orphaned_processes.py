@@ -8,6 +8,7 @@ import sys
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Timer
 
 import msgspec
 import pytest
@@ -117,6 +118,19 @@ def test_what_is_left_is_killed_and_the_list_is_gone(store, started):
         time.sleep(0.005)
     assert is_alive(other)
     assert not path.exists()
+
+
+def test_what_was_killed_has_ended_afterwards(store, started, monkeypatch):
+    """A process ends later than it is killed, if it waits for a disk or for a processor: a node counts as gone from here on."""
+
+    def kill_later(_descriptor, number):
+        Timer(0.2, process.send_signal, (number,)).start()  # of an ended process nothing
+
+    process = started()
+    leave(store, noted(process))
+    monkeypatch.setattr(signal, "pidfd_send_signal", kill_later)
+    assert end_left_processes(store) == 1
+    assert orphaned_processes.read_process_status(process.pid) is None
 
 
 def marked():
