@@ -64,6 +64,7 @@ def test_one_document_is_not_read_as_another_and_an_older_one_is_read():
     """Each says what it is; a field that came later has its default."""
     with pytest.raises(CodecError, match=r"no toolbox: at \$.kind: expected 'toolbox', got 'config'"):
         codec.decode_toolbox(codec.encode_config(CONFIG))
+    assert codec.decode_config(codec.encode_config(CONFIG)) == CONFIG
     for text in ("[", '{"begun": 3}', "[" * 100_000):
         with pytest.raises(CodecError, match="no session_state: "):
             codec.begun_in(text)
