@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import trio
@@ -197,7 +198,9 @@ class SessionList:
             return evolve(listed, metadata=metadata_of_session(listed.session.facts.user_data))
         if not listed.has_metadata:
             return listed
-        facts = await self._supervisor.facts_of(listed.session_id, scope=tenant_id)
+        facts = None
+        with suppress(CodecError, Trimmed):  # damaged since its owner was read
+            facts = await self._supervisor.facts_of(listed.session_id, scope=tenant_id)
         return listed if facts is None else evolve(listed, metadata=metadata_of_session(facts.user_data))
 
 

@@ -126,21 +126,28 @@ async def test_the_usual_list_is_the_whole_list_in_pages():
                 assert len(pages) > 0
 
 
+def spoil(store, session):
+    """Leave a beginning that only a newer version reads."""
+    records = store._journals["acme", session].records  # noqa: SLF001 - no public way writes what is newer
+    records[0] = replace(records[0], body=b'{"version":99}')
+
+
 @on_virtual_time
 async def test_a_session_that_cannot_be_read_does_not_keep_the_others_from_being_listed(caplog):
     """A newer version wrote its beginning, or a disk damaged it: the log names it once, however often and however they are listed."""
     store = MemoryStore()
     async with hosting(answering(), store=store) as host:
         for name in ("a", "newer", "z"):
-            await host.create(ANN, session_id=name)
-    records = store._journals["acme", "newer"].records  # noqa: SLF001 - no public way writes what is newer
-    records[0] = replace(records[0], body=b'{"version":99}')
+            await host.create(ANN, session_id=name, metadata={"of": name})
+    spoil(store, "newer")
     async with hosting(answering(), store=store) as host:
         for given in ({}, {"sort": "-changed"}, {"wanted": RowFilter(q="a")}, {"of_tenant": True}):
             listed = await host.list_sessions(ANN, **given)
             assert {one.session_id for one in listed} == {"a", "z"}
         with pytest.raises(CodecError, match="a newer version wrote it"):
             await host.session("newer", ANN)
+        spoil(store, "z")  # its owner is known here
+        assert [dict(one.metadata) for one in await host.list_sessions(ANN)] == [{}, {"of": "a"}]
     said = [one.getMessage() for one in caplog.records if "is in no list" in one.getMessage()]
     assert len(said) == 1
     assert "session newer is in no list: its beginning cannot be read: no opened record" in said[0]
