@@ -344,7 +344,7 @@ def _text_or_none(named: object) -> str | None:
 
 @frozen
 class CallAim:
-    """The session that a call is about. Bodies of other protocols are not checked before: what is not a text names nothing.
+    """The session that a call is about. Bodies of other protocols are not validated yet, so a value that is not a string counts as None.
 
     Attributes:
         session_id: Its id, or None if the call is about none or a new one.

@@ -405,7 +405,7 @@ class _TlsFiles:
         return False
 
     def _read(self) -> bytes:
-        # Loading them tells what is wrong with a file that is left out here.
+        # A file that is left out here is reported when they are loaded.
         try:
             return b"\0".join([one.read_bytes() for one in self._files if fault_of_reading(one) is None])
         except OSError as error:

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """Iterate over what is there now, and let other tasks run after every `TURN_EVERY` items."""
+    """Iterate over a copy of the items, and let other tasks run after every `TURN_EVERY` of them."""
     for place, one in enumerate(tuple(items), 1):
         yield one
         if place % TURN_EVERY == 0:

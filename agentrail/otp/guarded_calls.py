@@ -145,7 +145,7 @@ def members_of(group: BaseExceptionGroup[BaseException]) -> tuple[BaseException,
 
 
 def decide_first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the member of a group that is raised in its place: the first that is no cancellation, if there is one."""
+    """Return the member to raise in place of a group: the first that is not a cancellation, otherwise the first."""
     return min(members_of(group), key=lambda one: all(map(is_cancellation, leaves(one))))
 
 

@@ -122,9 +122,7 @@ def openings_of(text: bytes) -> tuple[Opening, ...]:
 
 def _faults_of_names(head: ExportHead) -> Iterator[str]:
     """Yield faults of names that no session has here: commands show them, and paths of files are made of them."""
-    fault = fault_of_scope("scope", head.scope)
-    if fault is not None:
-        yield fault
+    yield from filter(None, [fault_of_scope("scope", head.scope)])
     forked_from = "" if head.forked_from is None else head.forked_from[0]
     for name in dict.fromkeys((head.session, head.root, head.parent or head.root, forked_from or head.root)):
         yield from faults_of_value("session_id", name)

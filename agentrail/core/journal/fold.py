@@ -304,9 +304,8 @@ def first_state(records: Sequence[Record], sources: Sources = NO_SOURCES) -> Ses
     state = _told(first, lambda body: open_state(body, sources.resolve, sources.ask), sources)
     own = state.data.config
     if (own.scope, own.path[-1:]) != (first.scope, (first.session,)) or own.session_id != first.session:
-        raise JournalCorrupt(
-            first.session, 1, why=f"it opens {own.session_id!r:.80} below {own.path[:-1]!r:.80}"
-        )
+        why = f"it opens {own.session_id!r:.80} below {own.path[:-1]!r:.80}"
+        raise JournalCorrupt(first.session, 1, why=why)
     return state
 
 
