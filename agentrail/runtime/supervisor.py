@@ -802,7 +802,7 @@ class SessionSupervisor(Unique):
             raise
         finally:
             entry.branch.leave()
-            if entry.tools is not None and (cell.crash is None or cell.is_leaving):
+            if entry.tools is not None and cell.is_leaving:
                 entry.tools.leave()
             if cell.crash is None and not cell.is_leaving:
                 self._close(entry, "the supervisor had no time left for it")
@@ -878,6 +878,8 @@ class SessionSupervisor(Unique):
         # Otherwise it is recorded already, and the next session with this id may exist.
         if self._shared.entries.get(key) is entry:
             del self._shared.entries[key]
+            if entry.tools is not None:
+                entry.tools.leave()
             self._hibernation.unwatch(key)
             self._shared.ended.add(entry.cell)
             if entry.cell.journal is not None:

@@ -2,15 +2,16 @@
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 from typing import Final, TypeAlias
 from weakref import WeakSet
 
 import trio
-from attrs import define
+from attrs import define, field
 
-from agentrail.abc import MakeToolSource, Tool, ToolServer, ToolSource, UserLogin
+from agentrail.abc import MakeToolSource, Tool, ToolListener, ToolServer, ToolSource, UserLogin
 from agentrail.actors.actor_handle import ActorHandle
 from agentrail.actors.actor_types import worker
 from agentrail.actors.monitor import monitor
@@ -49,6 +50,9 @@ SOURCE_FLAGS: Final = SupervisorFlags(
 SOURCE_STOP_SECONDS: Final = 8.0
 """Longer than a source takes to stop its process."""
 
+UNUSED_SECONDS: Final = 600.0
+"""How long the source of a principal is kept at least after its last session has ended or gone to sleep: as long as a link to log in is valid."""
+
 _SHOWN_OWNER: Final = 16
 """Hexadecimal digits of a principal in the name of its source."""
 
@@ -74,6 +78,9 @@ class RunningSource:
         child_id: Its id there.
         is_running: Whether it was started, and has not given up.
         given_up_at_ms: When its supervisor gave up. None if it did not, or it was started again.
+        users: Sessions that use it.
+        left_at: When the last of them left, or it was made.
+        handle: Of its subtree, while it runs.
     """
 
     source: ToolSource
@@ -81,9 +88,28 @@ class RunningSource:
     child_id: SourceId
     is_running: bool = False
     given_up_at_ms: int | None = None
+    users: int = 0
+    left_at: float = field(factory=trio.current_time)
+    handle: ActorHandle | None = None
+
+    def join(self, listener: ToolListener) -> Callable[[], None]:
+        """Add a session, which gets the present tools at once. Returns the function to call once when it leaves."""
+        leave = self.source.join(listener)
+        self.users += 1
+
+        def end() -> None:
+            self.users, self.left_at = self.users - 1, trio.current_time()
+            leave()
+
+        return end
 
     async def run(self) -> None:
         """Start it, and wait for the end of its subtree. Tells it if that gave up."""
+        while not await self._run_once() and self.users:
+            pass
+
+    async def _run_once(self) -> bool:
+        """Run it until its end. Returns whether that was its own, and not that of a subtree which was there before."""
         self.is_running, self.given_up_at_ms = True, None
         spec = ChildSpec(
             self.child_id,
@@ -97,19 +123,23 @@ class RunningSource:
             ),
             "temporary",
         )
+        is_own = True
         try:
             handle = (await self.start(spec)).handle
-        except AlreadyStarted as there:  # the session was restarted, and its branch started it again
-            handle = there.handle
+        except AlreadyStarted as there:
+            # The session was restarted, and its branch started it again; or the last source of its principal is still ending.
+            handle, is_own = there.handle, False
         except ActorDown:
             self.is_running = False
-            return
+            return True
         assert isinstance(handle, ActorHandle)  # noqa: S101 - a subtree has a handle
+        self.handle = handle
         down = await monitor(handle).wait()
-        self.is_running = False
+        self.is_running, self.handle = False, None
         if down.reason == GAVE_UP:
             self.given_up_at_ms = now_ms()
             self.source.park()
+        return is_own or down.reason == GAVE_UP
 
 
 def is_shared(child_id: object) -> bool:
@@ -194,7 +224,18 @@ class ToolSources:
             server = self._servers[running.source.name]
             child_id = SourceId(key_of(scope, f"{_id_of(server)} {owner[:_SHOWN_OWNER]}"))
             self._personal[key] = RunningSource(self.make(server, owner), self._start, child_id)
+            self._nursery.start_soon(self._end_unused, key, name=f"end of {child_id}")
         return self._personal[key]
+
+    async def _end_unused(self, key: tuple[str, str]) -> None:
+        """End the source of a principal when none of its sessions has used it for a while. The next one begins with a new source."""
+        running = self._personal[key]
+        while running.users or trio.current_time() < running.left_at + UNUSED_SECONDS:  # noqa: ASYNC110 - seldom, and an event per session costs more
+            await trio.sleep(UNUSED_SECONDS)
+        del self._personal[key]
+        if running.handle is not None:
+            with suppress(ActorDown):
+                await running.handle.stop()
 
     def chosen(self, servers: Servers) -> tuple[RunningSource, ...]:
         """Return the supervisor's sources of these names.
@@ -346,7 +387,7 @@ class SessionTools(ChangingHandle):
             return
         self._sources.joined[self._cell.ports.key] = self
         for one in (*self._shared, *self.own):
-            self._leave.append(one.source.join(_Listener(self, one.source.name)))
+            self._leave.append(one.join(_Listener(self, one.source.name)))
 
     def leave(self) -> None:
         """Use them no more. Idempotent."""
