@@ -389,6 +389,7 @@ class DayBudgets:
         self._known: OrderedDict[str, tuple[float, DayUse]] = OrderedDict()  # oldest reading first
         self._reading = trio.Lock()
         self._deleted: dict[SessionOwner, SessionSpending] = {}
+        self._deleted_since_ms = 0
         # By tenant and user: cycles that are open, or have ended since the last reading.
         self._cycles: dict[str, Counter[str]] = {}
         self._ended: dict[str, list[str]] = {}
@@ -411,10 +412,12 @@ class DayBudgets:
     def keep(self, owner: SessionOwner, spent: Iterable[SessionSpending]) -> None:
         """Count the spending of deleted sessions until the end of the day. It is lost with this process."""
         today_ms = _today_ms()
+        if today_ms > self._deleted_since_ms:
+            self._deleted_since_ms = today_ms
+            self._deleted.clear()
         for told in spent:
             known = self._deleted.get(owner, evolve(told, spendings=()))
-            today = [one for one in known.spendings if one.slot_ms >= today_ms]
-            self._deleted[owner] = evolve(known, spendings=join_spendings(today, told.spendings))
+            self._deleted[owner] = evolve(known, spendings=join_spendings(known.spendings, told.spendings))
 
     async def check(self, owner: SessionOwner) -> None:
         """Raise if a budget of the caller is exhausted."""
@@ -449,6 +452,8 @@ class DayBudgets:
             if ended:  # before the reading, so that it has their cost
                 self._cycles[tenant_id] -= Counter(self._ended[tenant_id][:ended])
                 del self._ended[tenant_id][:ended]
+                if not self._cycles[tenant_id]:  # so that no tenant is remembered for ever
+                    del self._cycles[tenant_id], self._ended[tenant_id]
             self._warn(tenant_id, use)
             return use
 

@@ -15,6 +15,7 @@ from agentrail.errors import (
     StoreUnavailable,
 )
 from agentrail.host import Host, Limits
+from agentrail.host.hook_payloads import Principal
 from agentrail.host.identity import SessionOwner, is_temporary
 from agentrail.host.quotas import LOOK_AGAIN_SECONDS
 from agentrail.host.session_list import ALIVE
@@ -260,3 +261,23 @@ async def test_what_a_deleted_session_spent_counts_for_its_day():
         await spends("d")
         (next_day,) = await host.budgets.of_tenant("acme")
         assert 0 < next_day.used_usd < both.used_usd
+
+
+@on_virtual_time
+async def test_budgets_remember_only_who_spent_today():
+    """Users and tenants come and go: what they had deleted is forgotten on the next day, and their cycles with their cost."""
+    set_now_ms(NOON)
+    store = own_store()
+    async with hosting(Priced([says("One.")] * 4), store=store, limits=Limits(cost_per_day_usd=9.0)) as host:
+        for day, user in enumerate("abcd"):
+            set_now_ms(NOON + 24 * day * HOUR_MS)
+            who = Principal(tenant_id=f"tenant-{user}", user_id=user)
+            await (await asked(host, "Hi", who, session_id=user, keep=False)).outcome()
+            await host.delete_session(user, who)
+            await eventually(lambda: stored(store) == [])
+            await trio.sleep(LOOK_AGAIN_SECONDS + 1)
+            await host.budgets.of_tenant(who.tenant_id)
+            # Nothing shows them: what has no cost in a day is no budget.
+            assert [one.user_id for one in host.budgets._deleted] == [user]  # noqa: SLF001
+            assert not host.budgets._cycles  # noqa: SLF001
+            assert not host.budgets._ended  # noqa: SLF001
