@@ -2,7 +2,7 @@
 
 import datetime
 import math
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -378,6 +378,13 @@ def _is_spent(used_atto_usd: int, limit_usd: float | None) -> bool:
     return limit_usd is not None and used_atto_usd >= atto_of(float(limit_usd))
 
 
+@frozen(kw_only=True)
+class _Reading:
+    at: float
+    ends_before: int
+    use: DayUse
+
+
 class DayBudgets:
     """Checks the spending of all tenants of a host against their budgets."""
 
@@ -386,21 +393,29 @@ class DayBudgets:
         self._limits = limits
         self.cost_per_cycle_usd: float | None = limits.cost_per_cycle_usd
         self.has_budgets: bool = limits.has_day_budgets
-        self._known: OrderedDict[str, tuple[float, DayUse]] = OrderedDict()  # oldest reading first
+        self._known: OrderedDict[str, _Reading] = OrderedDict()  # oldest first
         self._reading = trio.Lock()
         self._deleted: dict[SessionOwner, SessionSpending] = {}
         self._deleted_since_ms = 0
-        # By tenant and user: cycles that are open, or have ended since the last reading.
-        self._cycles: dict[str, Counter[str]] = {}
-        self._ended: dict[str, list[str]] = {}
+        self._open: Counter[SessionOwner] = Counter()
+        # Those whose cost may be missing in a reading that is in use, numbered in the order of their ends.
+        self._ended: deque[tuple[int, SessionOwner]] = deque()
+        self._ends = 0
         self._warned: set[tuple[datetime.date, BudgetOf, str, str]] = set()
         self.warnings: Counter[BudgetOf] = Counter()
         self.on_warning: Callable[[DayBudgetWarning], None] = lambda _: None
 
     def count_cycle(self, owner: SessionOwner) -> Callable[[], None]:
         """Count the cycle of a message, and return the function to call at its end. The next reading has its cost."""
-        self._cycles.setdefault(owner.tenant_id, Counter())[owner.user_id] += 1
-        return partial(self._ended.setdefault(owner.tenant_id, []).append, owner.user_id)
+        self._open[owner] += 1
+        return partial(self._end_cycle, owner)
+
+    def _end_cycle(self, owner: SessionOwner) -> None:
+        self._open[owner] -= 1
+        if not self._open[owner]:  # otherwise each user ever seen would stay
+            del self._open[owner]
+        self._ends += 1
+        self._ended.append((self._ends, owner))
 
     async def spending_of(self, owner: SessionOwner, session_id: str) -> tuple[SessionSpending, ...]:
         """Return today's spending of a session and its children, which its deletion would hide."""
@@ -423,7 +438,7 @@ class DayBudgets:
         """Raise if a budget of the caller is exhausted."""
         if not self.has_budgets:
             return
-        use = await self._use_of(owner.tenant_id)
+        use = (await self._read(owner.tenant_id)).use
         spent = decide_spent(self._limits, use, owner.user_id)
         if spent is not None:
             raise _refusal(spent, self._limits, use.day, now_ms())
@@ -433,29 +448,32 @@ class DayBudgets:
         if not self.has_budgets:
             await trio.lowlevel.checkpoint()
             return ()
-        use = await self._use_of(tenant_id)
-        cycles = self._cycles.get(tenant_id, NO_CYCLES)
-        used = use.user_atto_usd
+        use = (await self._read(tenant_id)).use
+        cycles, used = self._cycles_of(tenant_id), use.user_atto_usd
         users = sorted({*used, *cycles}, key=lambda user_id: (-used.get(user_id, 0), user_id))
         return day_budgets(self._limits, use, tenant_id, users, cycles)
 
-    async def _use_of(self, tenant_id: str) -> DayUse:
+    def _cycles_of(self, tenant_id: str) -> Counter[str]:
+        """Count the cycles of each user that are open, or have ended since the last reading began."""
+        known = self._known.get(tenant_id)
+        ended = [one for number, one in self._ended if known is None or number > known.ends_before]
+        return Counter(one.user_id for one in (*self._open.elements(), *ended) if one.tenant_id == tenant_id)
+
+    async def _read(self, tenant_id: str) -> _Reading:
         async with self._reading:  # one task reads for all waiting tasks
             known = self._fresh(tenant_id)
             if known is not None:
                 return known
-            at_ms, ended = now_ms(), len(self._ended.get(tenant_id, ()))
+            at_ms, ends = now_ms(), self._ends
             told = await self._supervisor.spendings(scope=tenant_id, since_ms=_today_ms())
             deleted = [one for owner, one in self._deleted.items() if owner.tenant_id == tenant_id]
             use = use_of_day((*told, *deleted), at_ms)
-            self._known[tenant_id] = (trio.current_time(), use)
-            if ended:  # before the reading, so that it has their cost
-                self._cycles[tenant_id] -= Counter(self._ended[tenant_id][:ended])
-                del self._ended[tenant_id][:ended]
-                if not self._cycles[tenant_id]:  # so that no tenant is remembered for ever
-                    del self._cycles[tenant_id], self._ended[tenant_id]
+            read = self._known[tenant_id] = _Reading(at=trio.current_time(), ends_before=ends, use=use)
+            oldest = next(iter(self._known.values()))
+            while self._ended and self._ended[0][0] <= oldest.ends_before:
+                self._ended.popleft()
             self._warn(tenant_id, use)
-            return use
+            return read
 
     def _warn(self, tenant_id: str, use: DayUse) -> None:
         self._warned = {one for one in self._warned if one[0] >= use.day}
@@ -470,15 +488,14 @@ class DayBudgets:
                     DayBudgetWarning(tenant_id=tenant_id, user_id=user_id, **picked_fields(budget, *names))
                 )
 
-    def _fresh(self, tenant_id: str) -> DayUse | None:
+    def _fresh(self, tenant_id: str) -> _Reading | None:
         oldest = trio.current_time() - LOOK_AGAIN_SECONDS
         today = day_of(now_ms(), datetime.UTC)
-        for known, (read_at, use) in [*self._known.items()]:
-            if read_at > oldest and use.day == today:
+        for known, read in [*self._known.items()]:
+            if read.at > oldest and read.use.day == today:
                 break
             del self._known[known]
-        found = self._known.get(tenant_id)
-        return None if found is None else found[1]
+        return self._known.get(tenant_id)
 
 
 def _today_ms() -> int:

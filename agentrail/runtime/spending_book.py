@@ -1,7 +1,7 @@
 """Usage of the sessions in a store: each journal is folded once, and after that only new records. Blocks. Uses no event loop."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
@@ -37,6 +37,9 @@ LOGGER: Final = Logger("agentrail.runtime")
 
 MAX_KEPT_STATES: Final = 16
 """Number of most recently written sessions whose state is kept, so that only new records are folded."""
+
+KNOWN_SLACK: Final = 1_000
+"""Number of sessions beyond twice those that were found, above which all are looked for."""
 
 
 FindCode: TypeAlias = Callable[[str, SessionId], tuple[PluginFinder, Ask]]
@@ -80,17 +83,24 @@ class SpendingBook:
     _store: Store
     find_code: FindCode = field(init=False, default=where_defined)
     _known: dict[tuple[str, str], _Known] = field(init=False, factory=dict)
+    _most: int = field(init=False, default=0)
     _states: OrderedDict[tuple[str, str], tuple[Tail, SessionState]] = field(init=False, factory=OrderedDict)
 
     def look(self, scope: str | None = None, since_ms: int | None = None) -> tuple[SessionSpending, ...]:
         found = tuple(all_sessions(self._store, Filters(scope=scope)))
         wanted = [one for one in found if since_ms is None or one.written_at_ms >= since_ms]
         told = tuple([self._spending_of(stored) for stored in wanted])
-        there = {(stored.scope, str(stored.session)) for stored in found}
+        self._drop_deleted(scope, found)
+        if len(self._known) > self._most:  # perhaps of scopes that are asked about no more
+            self._drop_deleted(None, all_sessions(self._store, Filters()))
+            self._most = 2 * len(self._known) + KNOWN_SLACK
+        return told
+
+    def _drop_deleted(self, scope: str | None, stored: Iterable[StoredSession]) -> None:
+        there = {(one.scope, str(one.session)) for one in stored}
         for key in [key for key in self._known if key not in there and scope in (None, key[0])]:
             del self._known[key]
             self._states.pop(key, None)
-        return told
 
     def _spending_of(self, stored: StoredSession) -> SessionSpending:
         key = (stored.scope, str(stored.session))

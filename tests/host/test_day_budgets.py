@@ -395,8 +395,8 @@ def test_whatever_cycles_cost_a_day_passes_its_budget_by_no_more_than_it_says(
 
             async def noted(owner):
                 await check(owner)
-                counted = dict(host.budgets._cycles.get("acme", {}))  # noqa: SLF001 - at this very moment: a reading takes time
-                counted[owner.user_id] = counted.get(owner.user_id, 0) + 1
+                counted = host.budgets._cycles_of("acme")  # noqa: SLF001 - at this very moment: a reading takes time
+                counted[owner.user_id] += 1
                 for name, count in (*counted.items(), ("acme", sum(counted.values()))):
                     bounds[name] = max(bounds[name], most * count)
 

@@ -15,6 +15,7 @@ from agentrail.core.policy.model_policy import ModelPolicy
 from agentrail.errors import OptionError, Overloaded, StoreUnavailable
 from agentrail.events import CompactEnd
 from agentrail.messages import SessionId, TokenUsage
+from agentrail.runtime import spending_book
 from agentrail.runtime.agent import Agent
 from agentrail.runtime.cost_table import CostQuery, begin_of, cost_table, day_of, first_day_of, make_query
 from agentrail.runtime.session_clock import now_ms, set_now_ms
@@ -182,6 +183,30 @@ async def test_a_store_that_is_away_is_not_taken_for_sessions_that_cost_nothing(
             await supervisor.spendings(scope=SCOPE)
         store.is_away = False
         assert total((await spent(supervisor, scope=SCOPE))["x"]).requests == 1
+
+
+@on_virtual_time
+async def test_what_deleted_sessions_used_is_forgotten_also_of_scopes_that_are_asked_about_no_more(
+    monkeypatch,
+):
+    """Tenants come, are asked about once, delete everything and leave."""
+    monkeypatch.setattr(spending_book, "KNOWN_SLACK", 4)
+    store = MemoryStore()
+    book = SpendingBook(store)
+    async with open_supervisor(store=store) as supervisor:
+        for number in range(20):
+            scope = f"tenant-{number}"
+            session = await supervisor.start_session(
+                model=Priced([says("a")]), session_id="main", scope=scope
+            )
+            await session.ask("1")
+            (told,) = book.look(scope)
+            assert total(told).requests == 1
+            if number:  # one stays
+                await supervisor.stop_session("main", scope=scope)
+                await supervisor.delete_session("main", scope=scope)
+        assert len(book._known) <= 2 * 2 + 4  # noqa: SLF001 - nothing shows what is kept to answer faster
+        assert book.look("tenant-0")
 
 
 @on_virtual_time
