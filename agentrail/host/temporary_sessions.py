@@ -152,11 +152,15 @@ class TemporarySessions:
     async def _settle(self, owner: SessionOwner, session_id: str) -> float:
         """Delete a session if it is time, and return when to look again."""
         facts = await self._supervisor.facts_of(session_id, scope=owner.tenant_id)
-        if facts is None or not is_temporary(facts.user_data):  # deleted, and the id may have been used again
+        if facts is not None and not is_temporary(facts.user_data):  # deleted, and the id was used again
             await self._forget(owner, session_id)
             return 0.0
         left = await self._seconds_left(owner, session_id)
         if not left:
+            if facts is not None:  # otherwise it was deleted, or erased with its user
+                with suppress(SessionDown):
+                    reason = "temporary, and its time is over"
+                    await self._supervisor.stop_session(session_id, reason, scope=owner.tenant_id)
             await self._delete(owner, session_id)
         return left
 
@@ -189,8 +193,6 @@ class TemporarySessions:
         assert self._budgets is not None  # noqa: S101 - the host has begun
         assert self._book is not None  # noqa: S101 - same
         supervisor, scope = self._supervisor, owner.tenant_id
-        with suppress(SessionDown):
-            await supervisor.stop_session(session_id, "temporary, and its time is over", scope=scope)
         spending = await self._budgets.spending_of(owner, session_id)
         with suppress(SessionNotFound, OptionError):  # OptionError: there is no store
             await supervisor.delete_session(session_id, scope=scope)

@@ -264,6 +264,19 @@ async def test_what_a_deleted_session_spent_counts_for_its_day():
 
 
 @on_virtual_time
+async def test_nothing_is_left_of_temporary_sessions_of_a_user_who_is_forgotten():
+    """Erased records of a session stay, so that it can be verified. A temporary one has none to verify."""
+    set_now_ms(NOON)
+    store = own_store()
+    async with hosting(Priced([says("One.")] * 7), store=store) as host:
+        for session_id in "abcdef":
+            await (await asked(host, "Hi", session_id=session_id, keep=False)).outcome()
+        await asked(host, "Hi", session_id="kept")
+        await host.users.forget(ANN)
+        await eventually(lambda: stored(store) == ["kept"])
+
+
+@on_virtual_time
 async def test_budgets_remember_only_who_spent_today():
     """Users and tenants come and go: what they had deleted is forgotten on the next day, and their cycles with their cost."""
     set_now_ms(NOON)
