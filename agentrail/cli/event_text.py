@@ -256,7 +256,10 @@ def json_line(event: Event) -> Pieces:
     # Imported here: it loads every signal, and JSON output is not interactive.
     from agentrail.core.wire.codec import encode_event
 
-    return (Piece("out", encode_event(event).decode() + "\n"),)
+    text = encode_event(event).decode()
+    if not text.isprintable():  # what would move the cursor or reorder a line stands in strings, where it can be escaped
+        text = "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
+    return (Piece("out", f"{text}\n"),)
 
 
 # --- parts of lines

@@ -10,9 +10,11 @@ from agentrail.cli.event_text import (
     ChatStyle,
     Transcript,
     first_line,
+    json_line,
 )
 from agentrail.cli.markdown_blocks import MarkdownBlocks
 from agentrail.cli.stdio import without_controls
+from agentrail.core.wire.codec import decode_event
 from agentrail.errors import ErrorInfo
 from agentrail.events import (
     AbortReceipt,
@@ -121,6 +123,17 @@ def test_nothing_but_line_breaks_and_tabs_controls_a_terminal(text):
     shown = without_controls(text)
     assert not [char for char in shown if (ord(char) < 32 or 127 <= ord(char) < 160) and char not in "\n\t"]
     assert without_controls(shown) == shown
+
+
+@given(st.text())
+@example("\x9b2J\u202eabc\U000e0041\x7f\u2028")
+def test_a_line_of_json_has_only_characters_that_are_seen(text):
+    """A reader of the line has the very event."""
+    event = MessageDelta(delta=text)
+    (line,) = json_line(event)
+    assert line.text[:-1].isprintable()
+    assert line.text[-1] == "\n"
+    assert decode_event(line.text.encode()) == event
 
 
 def test_what_the_user_must_know_is_a_line_on_stderr():
