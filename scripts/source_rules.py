@@ -223,7 +223,9 @@ QUEUES: Final[Mapping[str, Mapping[str, str]]] = {
         "testing/simulation/connections.py:inbox": "WINDOW; further messages wait at their sender",
     },
     "tests/actors/test_watching.py": {"actors/child_watcher.py:(self.send, self.receive)": "max_events"},
-    "tests/host/test_temporary_sessions.py": {"host/quotas.py:_ended": "cycles since a reading of two seconds ago"},
+    "tests/host/test_temporary_sessions.py": {
+        "host/quotas.py:_ended": "cycles since a reading of two seconds ago"
+    },
     "tests/cli/terminal/test_on_a_terminal.py": {
         "cli/terminal/editor.py:(self._send, receive)": "what a person types and does not see yet",
         "cli/chat_session.py:_ahead": "what a person types while the session does not answer",

@@ -50,7 +50,7 @@ SOURCE_FLAGS: Final = SupervisorFlags(
 SOURCE_STOP_SECONDS: Final = 8.0
 """Longer than a source takes to stop its process."""
 
-UNUSED_SECONDS: Final = 600.0
+KEEP_UNUSED_SECONDS: Final = 600.0
 """How long the source of a principal is kept at least after its last session has ended or gone to sleep: as long as a link to log in is valid."""
 
 _SHOWN_OWNER: Final = 16
@@ -230,8 +230,8 @@ class ToolSources:
     async def _end_unused(self, key: tuple[str, str]) -> None:
         """End the source of a principal when none of its sessions has used it for a while. The next one begins with a new source."""
         running = self._personal[key]
-        while running.users or trio.current_time() < running.left_at + UNUSED_SECONDS:  # noqa: ASYNC110 - seldom, and an event per session costs more
-            await trio.sleep(UNUSED_SECONDS)
+        while running.users or trio.current_time() < running.left_at + KEEP_UNUSED_SECONDS:  # noqa: ASYNC110 - seldom, and an event per session costs more
+            await trio.sleep(KEEP_UNUSED_SECONDS)
         del self._personal[key]
         if running.handle is not None:
             with suppress(ActorDown):

@@ -8,7 +8,7 @@ import trio
 import agentrail
 from agentrail.actors import open_supervisor
 from agentrail.otp.child_specs import SupervisorFlags
-from agentrail.runtime.tool_sources import UNUSED_SECONDS, ToolSources
+from agentrail.runtime.tool_sources import KEEP_UNUSED_SECONDS, ToolSources
 from agentrail.testing.cancelling import crash
 from agentrail.testing.models import ScriptedModel, says
 from agentrail.tools.mcp import McpServer
@@ -79,20 +79,20 @@ async def test_a_source_of_a_principal_ends_when_it_is_used_no_more(autojump_clo
 
         leave_first, leave_second, leave_bob = join("ann"), join("ann"), join("bob")
         leave_first()
-        await trio.sleep(3 * UNUSED_SECONDS)
+        await trio.sleep(3 * KEEP_UNUSED_SECONDS)
         assert make.open_for("ann") == make.open_for("bob") == [True]
 
         leave_second()
-        await trio.sleep(UNUSED_SECONDS / 2)
+        await trio.sleep(KEEP_UNUSED_SECONDS / 2)
         assert make.open_for("ann") == [True]
-        await trio.sleep(2 * UNUSED_SECONDS)
+        await trio.sleep(2 * KEEP_UNUSED_SECONDS)
         assert make.open_for("ann") == [False]
         assert make.open_for("bob") == [True]
         assert not sources.running["p"].is_running  # nobody uses the one that all would share
 
         leave_bob()
         join("ann")
-        await trio.sleep(3 * UNUSED_SECONDS)
+        await trio.sleep(3 * KEEP_UNUSED_SECONDS)
         assert make.open_for("ann") == [False, True]
         assert make.open_for("bob") == [False]
         assert [child.id for child in (await root.tree()).children] == ["mcp p ann"]
@@ -110,7 +110,7 @@ async def test_a_session_that_comes_while_its_source_ends_has_a_new_one(autojump
         (first,) = sources.of_principal(None, "ann", "")
         sources.start(first)
         first.join(object())()
-        await trio.sleep(UNUSED_SECONDS + STOP_SECONDS / 2)
+        await trio.sleep(KEEP_UNUSED_SECONDS + STOP_SECONDS / 2)
         assert make.open_for("ann")[0]  # it is still closing
 
         (second,) = sources.of_principal(None, "ann", "")
