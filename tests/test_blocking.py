@@ -48,6 +48,7 @@ from agentrail.runtime.session_reports import SessionReports as AsyncReports
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, calls, fails, says
 from scripts.api_pages import OF_THE_SHELL
+from tests.garbage import without_collector
 from tests.runtime.rig import open_bare
 
 SECONDS = 20.0
@@ -803,8 +804,7 @@ def test_what_a_call_leaves_is_freed_without_the_collector(supervisor):
     session.status()
     gc.collect()
     before = {id(one) for one in gc.get_objects()}
-    gc.disable()
-    try:
+    with without_collector():
         for call in (
             session.status,
             supervisor.statistics,
@@ -817,8 +817,6 @@ def test_what_a_call_leaves_is_freed_without_the_collector(supervisor):
                 call()
         kinds = InterruptibleFuture | AsyncStream
         until(lambda: {id(one) for one in gc.get_objects() if isinstance(one, kinds)} <= before)
-    finally:
-        gc.enable()
 
 
 def test_ctrl_c_while_it_closes_waits_for_the_end_and_is_raised():

@@ -1,6 +1,5 @@
 """What a seed gives goes through eight doors, and each supervisor has its own: nothing is shared by accident."""
 
-import gc
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from agentrail.actors import open_supervisor
 from agentrail.otp.child_specs import SupervisorFlags
 from agentrail.runtime.session_clock import now_ms, set_now_ms
 from agentrail.testing.models import FunctionModel, says
+from tests.garbage import without_collector
 from tests.runtime.rig import open_bare
 from tests.tools.rig import CTX
 
@@ -119,13 +119,10 @@ async def test_an_error_of_an_offloaded_function_is_freed_without_the_collector(
     def refuse():
         raise Unknown
 
-    gc.disable()
-    try:
+    with without_collector():
         with suppress(Unknown):
             await outside.offload(refuse)
         assert known[0]() is None
-    finally:
-        gc.enable()
 
 
 async def test_the_thread_of_an_offloaded_function_has_its_name():

@@ -16,6 +16,7 @@ from agentrail.errors import SupervisorGaveUp
 from agentrail.otp.child_specs import ChildSpec
 from agentrail.otp.exits import Killed, Shutdown
 from tests.actors.rig import Boom, Tabled, boom, on_virtual_time, settled
+from tests.garbage import without_collector
 from tests.otp.rig import obey
 
 GRACE_SECONDS = 4.0
@@ -151,8 +152,7 @@ async def test_an_actor_that_ended_is_freed_without_the_collector(stage):
     machine = Tabled({"s1": obey}).start
     async with stage.open() as supervisor:
         gc.collect()
-        gc.disable()
-        try:
+        with without_collector():
             for start in (worker(trio.sleep_forever), machine):
                 handle = (await supervisor.start_child(ChildSpec("freed", start, restart="temporary"))).handle
                 watching = monitor(handle)
@@ -169,5 +169,3 @@ async def test_an_actor_that_ended_is_freed_without_the_collector(stage):
                 assert not [
                     one for one in gc.get_objects() if isinstance(one, ActorCell) and one.id == "freed"
                 ]
-        finally:
-            gc.enable()

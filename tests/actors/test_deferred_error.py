@@ -1,12 +1,12 @@
 """One error leaves a nursery, in place of a group: that of its block before a cancellation."""
 
-import gc
 import weakref
 
 import pytest
 import trio
 
 from agentrail.actors.deferred_error import ungrouped
+from tests.garbage import without_collector
 
 
 class Wrong(Exception):
@@ -81,8 +81,7 @@ async def fail_in_a_nursery():
 async def test_its_error_is_freed_without_the_collector():
     """It refers neither to the group nor to a frame that refers to it."""
     known = None
-    gc.disable()
-    try:
+    with without_collector():
         try:
             await fail_in_a_nursery()
         except Wrong as error:
@@ -90,5 +89,3 @@ async def test_its_error_is_freed_without_the_collector():
         await trio.lowlevel.checkpoint()
         assert known is not None
         assert known() is None
-    finally:
-        gc.enable()

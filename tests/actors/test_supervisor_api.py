@@ -23,6 +23,7 @@ from agentrail.otp.child_specs import ChildSpec, SupervisorFlags
 from agentrail.otp.exits import InitFailed, NoProcess
 from agentrail.otp.supervision_types import ChildCounts
 from tests.actors.rig import Tabled, is_boom, on_virtual_time, settled, statuses
+from tests.garbage import without_collector
 from tests.otp.rig import obey
 
 
@@ -267,12 +268,9 @@ async def test_a_call_that_is_refused_is_freed_without_the_collector():
     async with open_supervisor(SupervisorFlags("one_for_one")) as supervisor:
         gc.collect()
         before = {id(one) for one in gc.get_objects()}
-        gc.disable()
-        try:
+        with without_collector():
             for _ in range(3):
                 with suppress(ChildNotFound):
                     await supervisor.terminate_child("nobody")
             kinds = ChildNotFound | ReplyTo
             assert {id(one) for one in gc.get_objects() if isinstance(one, kinds)} <= before
-        finally:
-            gc.enable()

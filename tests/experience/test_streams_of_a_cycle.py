@@ -38,6 +38,7 @@ from agentrail.testing.cancelling import crash
 from agentrail.testing.models import ScriptedModel, calls, fails, says
 from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools.function import tool
+from tests.garbage import without_collector
 from tests.runtime.rig import calling, kinds, on_virtual_time, saying, until, wants
 
 pytestmark = pytest.mark.experience("X-002")
@@ -293,14 +294,11 @@ async def test_a_run_that_fails_is_freed_without_the_collector(supervisor):
     )
     gc.collect()
     before = {id(one) for one in gc.get_objects()}
-    gc.disable()
-    try:
+    with without_collector():
         for _ in range(3):
             with suppress(CycleFailed):
                 await session.run("Hi")
         assert {id(one) for one in gc.get_objects() if isinstance(one, CycleStream)} <= before
-    finally:
-        gc.enable()
 
 
 @pytest.mark.parametrize("leaving", ["the block", "a cancellation", "an exception"])

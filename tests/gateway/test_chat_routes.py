@@ -22,6 +22,7 @@ from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.models import ScriptedModel, calls, fails, says
 from agentrail.testing.tools import HangingTool, RecordingTool
 from tests.commands.folders import commands_at, write_commands
+from tests.garbage import without_collector
 from tests.gateway.socket_client import socket_of
 from tests.gateway.web import error_of, serving
 from tests.host.hosting import FullBox, Ledger, answering, profile
@@ -267,8 +268,7 @@ async def test_a_reader_who_leaves_is_freed_without_the_collector():
     async with serving(answering("One.")) as web:
         await web.chat(session_id="left")
         gc.collect()
-        gc.disable()
-        try:
+        with without_collector():
             async with await trio.open_tcp_stream(*web.address) as reader:
                 await reader.send_all(
                     b"GET /sessions/left/events?after=0 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
@@ -277,8 +277,6 @@ async def test_a_reader_who_leaves_is_freed_without_the_collector():
             await trio.sleep(0.2)
             called = [one.head.path for one in gc.get_objects() if isinstance(one, RouteCall)]
             assert "/sessions/left/events" not in called
-        finally:
-            gc.enable()
 
 
 @pytest.mark.parametrize("path", ["/ready", "/sessions", "/sessions/none", "/chat"])
@@ -312,16 +310,13 @@ async def test_a_call_that_is_refused_is_freed_without_the_collector():
     async with serving(answering("One.")) as web:
         await web.chat(session_id="left")
         gc.collect()
-        gc.disable()
-        try:
+        with without_collector():
             for name in ("approve", "reject"):
                 refused = await web.post(f"/sessions/left/{name}", {"approval_id": "a"})
                 error_of(refused, 404, "approval_unknown")
             await trio.sleep(0.2)
             called = [one.head.path for one in gc.get_objects() if isinstance(one, RouteCall)]
             assert not [path for path in called if path.startswith("/sessions/left/")]
-        finally:
-            gc.enable()
 
 
 SECRET = "whsec_" + base64.b64encode(b"twenty-four bytes or more").decode()

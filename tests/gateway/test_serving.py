@@ -23,6 +23,7 @@ from agentrail.gateway.serving import (
     show_address,
     tls_context,
 )
+from tests.garbage import without_collector
 from tests.runtime.rig import on_bounded_time
 
 pytestmark = on_bounded_time
@@ -162,15 +163,12 @@ async def test_a_connection_that_ended_is_freed_without_the_collector():
     """A server of many sessions looks at old objects so rarely that each long stream would stay for an hour after its end."""
     async with serving(App()) as (_, connect):
         gc.collect()
-        gc.disable()
-        try:
+        with without_collector():
             for path in ("/", "/raise"):
                 assert b"HTTP/1.1" in await ask(connect, path)
             with trio.fail_after(10):  # the server's task may end after its client has read the answer
                 while [one for one in gc.get_objects() if isinstance(one, module._Connection)]:  # noqa: ASYNC110, SLF001 - what is to be freed
                     await trio.sleep(0.05)
-        finally:
-            gc.enable()
 
 
 @pytest.mark.parametrize("size", [5, 3_000_000])

@@ -1,6 +1,5 @@
 """One request from the first hook to the last: what each end means, what fails when, and what is owed to plugins all the same."""
 
-import gc
 import subprocess
 import sys
 import weakref
@@ -57,6 +56,7 @@ from agentrail.testing.models import FunctionModel, ScriptedModel, calls, fails,
 from agentrail.testing.plugins import PuppetPlugin, read_rule
 from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools.task import TaskTool
+from tests.garbage import without_collector
 from tests.host.hosting import (
     ANN,
     BOB,
@@ -662,8 +662,7 @@ async def test_the_error_of_a_refused_request_is_freed_without_the_collector():
     """Each refused message of a client would leave its error in memory, with the run of its request."""
     async with hosting(answering()) as host:
         known = None
-        gc.disable()
-        try:
+        with without_collector():
             try:
                 await asked(host, agent_id="none")
             except ProfileUnknown as error:
@@ -671,8 +670,6 @@ async def test_the_error_of_a_refused_request_is_freed_without_the_collector():
             await host.quiet()
             assert known is not None
             assert known() is None
-        finally:
-            gc.enable()
 
 
 @on_virtual_time

@@ -1,6 +1,5 @@
 """A client against the gateway itself, over real connections: what a handle in this process gives, this one gives too."""
 
-import gc
 import sys
 import weakref
 from contextlib import asynccontextmanager
@@ -18,6 +17,7 @@ from agentrail.remote.connect import open_remote
 from agentrail.remote.dialer import address_of, dial_for
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
+from tests.garbage import without_collector
 from tests.gateway.callers import auth
 from tests.gateway.web import serving
 from tests.host.hosting import answering
@@ -286,8 +286,7 @@ async def test_the_error_of_a_connection_is_freed_without_the_collector(why):
     )
     async with serving(answering("One."), auth=auth) as web:
         known = None
-        gc.disable()
-        try:
+        with without_collector():
             try:
                 async with agentrail.connect(url_of(web), token, **named):
                     raise errors.YourMove
@@ -296,8 +295,6 @@ async def test_the_error_of_a_connection_is_freed_without_the_collector(why):
             await trio.lowlevel.checkpoint()
             assert known is not None
             assert known() is None
-        finally:
-            gc.enable()
 
 
 async def test_an_error_of_a_cancelled_block_is_not_lost():

@@ -1,6 +1,5 @@
 """A remote reader of a hibernated session wakes it only for what the reader has not seen yet."""
 
-import gc
 import weakref
 
 import trio
@@ -11,6 +10,7 @@ from agentrail.errors import AgentrailError
 from agentrail.runtime.session_monitor import SessionGone
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.supervisors import open_nameless
+from tests.garbage import without_collector
 from tests.remote.over_a_network import over_a_network
 from tests.remote.test_same_outcomes import one_answer
 from tests.runtime.rig import NoSandbox
@@ -93,13 +93,10 @@ async def test_the_error_of_a_refused_call_is_freed_without_the_collector(autoju
         subscribe = session.subscribe(after=99).__aenter__
         for call in (lambda: session.approve("none"), lambda: session.state_at(99), subscribe):
             known = None
-            gc.disable()
-            try:
+            with without_collector():
                 try:
                     await call()
                 except AgentrailError as error:
                     known = weakref.ref(error)
                 assert known is not None
                 assert known() is None
-            finally:
-                gc.enable()

@@ -32,6 +32,7 @@ from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.tools import HangingTool, RecordingTool
 from tests.actors.test_cancelled_starts import CancelAtStep
+from tests.garbage import without_collector
 from tests.runtime.nodes import node_over, shared_store
 from tests.runtime.rig import (
     Inline,
@@ -289,8 +290,7 @@ async def test_the_error_of_a_refused_call_is_freed_without_the_collector(call):
         await trio.sleep(1)
         given = {"run": ("Hi",), "wait_for": (AgentAbort,), "attach_plugin": (HumanApproval,)}
         known = None
-        gc.disable()
-        try:
+        with without_collector():
             try:
                 await getattr(session, call)(*given.get(call, ()))
             except (CycleWaiting, PluginError) as error:
@@ -298,16 +298,13 @@ async def test_the_error_of_a_refused_call_is_freed_without_the_collector(call):
             await trio.lowlevel.checkpoint()
             assert known is not None
             assert known() is None
-        finally:
-            gc.enable()
 
 
 async def test_the_error_of_a_call_of_a_store_is_freed_without_the_collector(tmp_path):
     """It was raised in a thread, whose frames refer to the call that carries it."""
     async with open_over(SqliteStore(tmp_path / "sessions.db")) as supervisor:
         known = None
-        gc.disable()
-        try:
+        with without_collector():
             try:
                 await supervisor.delete_session("s-none")
             except SessionNotFound as error:
@@ -315,8 +312,6 @@ async def test_the_error_of_a_call_of_a_store_is_freed_without_the_collector(tmp
             await trio.sleep(0.1)  # the thread forgets its last call when it waits for the next one
             assert known is not None
             assert known() is None
-        finally:
-            gc.enable()
 
 
 # --- one error, not a group of them
@@ -378,8 +373,7 @@ async def test_a_rewind_over_a_store_that_lost_records():
 
 async def test_an_error_that_travels_is_freed_without_the_collector():
     """Each stream whose client left kept 200 objects in a cycle: the frame that raised its cancellation again referred to it."""
-    gc.disable()
-    try:
+    with without_collector():
         known = []
         with trio.CancelScope() as scope:
             scope.cancel()
@@ -391,5 +385,3 @@ async def test_an_error_that_travels_is_freed_without_the_collector():
         await trio.lowlevel.checkpoint()  # Trio itself refers to it for the rest of the step
         assert scope.cancelled_caught
         assert [one() for one in known] == [None]
-    finally:
-        gc.enable()

@@ -1,6 +1,5 @@
 """Many sessions as one stream: those that there are, and those that are still to come (docs/how-to/follow-sessions.md)."""
 
-import gc
 import weakref
 from collections import defaultdict
 from contextlib import suppress
@@ -13,6 +12,7 @@ from agentrail.errors import CursorAhead, OptionError, SessionDown, SubscriberTo
 from agentrail.events import AgentEnd, EventsLost, SessionEnd, SessionStart
 from agentrail.testing.cancelling import check_events
 from agentrail.testing.orphans import no_orphans
+from tests.garbage import without_collector
 from tests.runtime.rig import kinds, open_bare, rest, saying, take
 from tests.runtime.test_resuming import committed, last_seq, numbers, read_into
 
@@ -161,8 +161,7 @@ async def test_numbers_beyond_the_last_are_refused_together(supervisor):
 async def test_a_subscription_after_numbers_is_freed_without_the_collector(supervisor, after):
     """A server that looks at old objects rarely would keep each one, with the events that were read for it."""
     await supervisor.start_session(model=saying("a"), session_id="a")
-    gc.disable()
-    try:
+    with without_collector():
         subscription = supervisor.subscribe_all(after=after)
         known = weakref.ref(subscription)
         with suppress(CursorAhead):
@@ -170,5 +169,3 @@ async def test_a_subscription_after_numbers_is_freed_without_the_collector(super
                 pass
         del subscription
         assert known() is None
-    finally:
-        gc.enable()

@@ -18,6 +18,7 @@ from agentrail.runtime.pending_calls import PendingCall
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools.task import TaskTool
+from tests.garbage import without_collector
 
 LS = ("shell", {"command": "ls"})
 SCHEMA = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
@@ -182,8 +183,7 @@ async def test_what_a_refused_decision_leaves_is_freed_without_the_collector(sup
     async with asking(supervisor, calls(LS), says("done")) as (session, _, events, _):
         approval = (await anext(events)).approval
         gc.collect()
-        gc.disable()
-        try:
+        with without_collector():
             for decide in (
                 lambda: session.approve("unknown"),
                 lambda: session.approve(approval.id, arguments={"command": 1}),
@@ -198,6 +198,4 @@ async def test_what_a_refused_decision_leaves_is_freed_without_the_collector(sup
                 pytest.fail("it was not refused")
             left = [one for one in gc.get_objects() if isinstance(one, StepContext | PendingCall)]
             assert [one for one in left if getattr(one, "error", True)] == []  # the cycle's own call has none
-        finally:
-            gc.enable()
         await session.approve(approval.id)

@@ -1,6 +1,5 @@
 """How a session ended can be asked later: it is known of the last ones, and for a while what they published can be read."""
 
-import gc
 import weakref
 
 import pytest
@@ -12,6 +11,7 @@ from agentrail.events import SessionEnd
 from agentrail.runtime import ended_sessions
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.plugins import PuppetPlugin, read_rule
+from tests.garbage import without_collector
 from tests.runtime.rig import calling, on_virtual_time, open_bare, open_over, rest, saying
 
 
@@ -99,12 +99,9 @@ async def test_one_that_ended_is_freed_without_the_collector(store):
             await session.stop()
         cell = weakref.ref(session._cell)  # noqa: SLF001 - what is to be freed
         del session
-        gc.disable()
-        try:
+        with without_collector():
             await trio.sleep(301)
             assert cell() is None
-        finally:
-            gc.enable()
 
 
 @on_virtual_time
@@ -117,13 +114,10 @@ async def test_nothing_is_kept_of_one_that_was_deleted_in_the_store():
             await session.stop()
         cell = weakref.ref(supervisor.last_words("s-1").session._cell)  # noqa: SLF001 - what is to be freed
         del session
-        gc.disable()
-        try:
+        with without_collector():
             await supervisor.delete_session("s-1", purge=True)
             assert supervisor.last_words("s-1") is None
             assert cell() is None
-        finally:
-            gc.enable()
         assert supervisor.last_words("s-2").session is not None
         await trio.sleep(301)
         assert supervisor.last_words("s-2").session is None

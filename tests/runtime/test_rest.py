@@ -1,6 +1,5 @@
 """A session is put to rest: it leaves where nothing of it is at work, without an end, and what it knows is kept as bytes."""
 
-import gc
 import weakref
 
 import pytest
@@ -16,6 +15,7 @@ from agentrail.testing.cancelling import cancel_everywhere
 from agentrail.testing.models import FunctionModel, calls
 from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools.task import TaskTool
+from tests.garbage import without_collector
 from tests.runtime.rig import calling, kinds, on_virtual_time, rest, saying, start_hanging
 from tests.thinned import first, sampled
 
@@ -242,16 +242,13 @@ async def test_a_state_that_cannot_be_written_stays_awake(supervisor):
 async def test_the_error_of_a_state_that_cannot_be_written_is_freed_without_the_collector(supervisor):
     """It left 50 objects in cycles: the request kept the error, whose traceback referred to it, and so did a frame of the codec."""
     await supervisor.start_session(model=saying("a"), session_id="s-1", user_data={"object": object()})
-    gc.disable()
-    try:
+    with without_collector():
         with pytest.raises(CodecError) as raised:
             await supervisor.rest("s-1")
         known = weakref.ref(raised.value)
         del raised
         await trio.testing.wait_all_tasks_blocked()
         assert known() is None
-    finally:
-        gc.enable()
 
 
 async def test_one_that_ends_meanwhile_is_down(supervisor):

@@ -39,6 +39,7 @@ from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.orphans import no_orphans
 from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import HangingTool, RecordingTool
+from tests.garbage import without_collector
 from tests.runtime.rig import NoSandbox, calling, kinds_in, on_virtual_time, rest, saying, until
 
 AFTER = 10.0
@@ -111,12 +112,9 @@ async def test_one_that_sleeps_is_freed_without_the_collector(supervisor):
     assert await session.ask("Hi") == "a"
     cell = weakref.ref(session._cell)  # noqa: SLF001 - what is to be freed
     del session
-    gc.disable()
-    try:
+    with without_collector():
         await fall_asleep(supervisor)
         assert cell() is None
-    finally:
-        gc.enable()
 
 
 @on_virtual_time
@@ -461,15 +459,12 @@ async def test_the_error_of_a_failed_waking_is_freed_without_the_collector(monke
         await session.ask("Hi")
         await fall_asleep(supervisor)
         monkeypatch.setattr(session_resume, "revive", revive)
-        gc.disable()
-        try:
+        with without_collector():
             with suppress(Unrevivable):
                 async with session.subscribe():
                     pass
             await trio.lowlevel.checkpoint()
             assert [one() for one in known] == [None]
-        finally:
-            gc.enable()
 
 
 def raising(error):

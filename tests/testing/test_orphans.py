@@ -2,7 +2,6 @@
 
 # ruff: noqa: ASYNC220, ASYNC222, ASYNC240, PT012 - leaving things behind, the wrong way, is what is tested
 
-import gc
 import os
 import signal
 import subprocess
@@ -17,6 +16,7 @@ import trio.testing
 
 from agentrail.testing import orphans
 from agentrail.testing.orphans import no_orphans, take_census
+from tests.garbage import without_collector
 
 needs_proc = pytest.mark.skipif(
     not Path("/proc/self/fd").is_dir(), reason="only /proc lists processes and descriptors"
@@ -94,12 +94,9 @@ async def test_what_lies_in_a_reference_cycle_is_carried_out(patience):
         def __del__(self) -> None:
             os.close(self.descriptor)
 
-    gc.disable()
-    try:
+    with without_collector():
         async with no_orphans(within_seconds=patience):
             Holder()
-    finally:
-        gc.enable()
 
 
 async def test_a_slow_machine_gets_time_for_what_is_ending(monkeypatch):
