@@ -7,7 +7,7 @@ from typing import Final
 import apsw
 
 from agentrail.stores.sqlite_connections import DamagedStoreError
-from agentrail.stores.sqlite_files import beside, sync_directory, sync_file
+from agentrail.stores.sqlite_files import beside, replace_with_private_file, sync_directory, sync_file
 from agentrail.stores.sqlite_rows import (
     RECORD_COLUMNS,
     SESSION_COLUMNS,
@@ -67,6 +67,7 @@ def begin_salvage(path: Path, *, now_ms: int) -> None:
         name = f"{path.name}.damaged-{at:%Y%m%dT%H%M%SZ}-{number}"
     marker = marker_path(path)
     fresh = marker.with_name(f"{marker.name}.new")
+    replace_with_private_file(fresh)
     fresh.write_text(name, encoding="utf-8")
     sync_file(fresh)
     fresh.rename(marker)  # an empty marker, as a full disk leaves it, would name no file
@@ -92,8 +93,8 @@ def set_aside(path: Path) -> Path | None:
 def write_report(report: SalvageReport) -> None:
     """Write the report before the new file is in place, so that it survives a crash."""
     written = report.damaged.with_name(report.damaged.name + ".report")
+    replace_with_private_file(written)
     written.write_text(f"{report}\n", encoding="utf-8")
-    written.chmod(0o600)
 
 
 def end_salvage(path: Path) -> None:

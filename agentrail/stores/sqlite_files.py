@@ -7,6 +7,7 @@ import datetime
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Final, TypeAlias
@@ -62,6 +63,19 @@ def fault_of_file_place(path: Path, *, mounts: Callable[[], str] | None = None) 
     return None
 
 
+_LOCK_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_LOCK_BEGINS: Final = b'{"pid":'
+_MARK: Final = b'"agentrail"'
+
+
+def _refuse_foreign(file: int) -> None:
+    """Raise unless a file may be overwritten as a lock: `poetry.db` would have the lock file of another program."""
+    begin = os.pread(file, 1_000, 0) if stat.S_ISREG(os.fstat(file).st_mode) else b"no file"
+    # A process that was killed, or a machine without power, may have written a part of it.
+    if _MARK not in begin and not _LOCK_BEGINS.startswith(begin.rstrip(b"\0")[: len(_LOCK_BEGINS)]):
+        raise OSError(errno.EEXIST, "another file has the name of its lock")
+
+
 class WriteLock:
     """Lock that makes this process the only writer of a store. Its file must never be deleted."""
 
@@ -70,7 +84,8 @@ class WriteLock:
         self._pid = os.getpid()
         self._file = -1
         try:
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._file = os.open(self.path, _LOCK_FLAGS, 0o600)
+            _refuse_foreign(self._file)
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.fchmod(self._file, 0o600)
             text = msgspec.json.encode(_Writer(pid=self._pid, since_ms=since_ms)) + b"\n"
@@ -83,7 +98,9 @@ class WriteLock:
             raise _in_use(store) from error
         except OSError as error:
             self.release()
-            raise no_store_at(store, error.strerror or str(error)) from error
+            is_link = error.errno == errno.ELOOP
+            reason = "a link has the name of its lock" if is_link else error.strerror or str(error)
+            raise no_store_at(store, f"{reason} ({self.path.name})") from error
         except BaseException:
             self.release()
             raise
@@ -109,7 +126,7 @@ def lock_path(store: Path) -> Path:
 
 def has_lock_file(store: Path) -> bool:
     path = lock_path(store)
-    return path.is_file() and b'"agentrail"' in path.read_bytes()[:1000]
+    return path.is_file() and _MARK in path.read_bytes()[:1000]
 
 
 def writer_of(store: Path) -> int | None:
@@ -144,12 +161,18 @@ def _in_use(store: Path) -> StoreInUse:
 
 def make_private_file(path: Path) -> None:
     """Create an empty file that only its owner may read. SQLite gives companion files the same mode."""
-    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    path.touch(0o600, exist_ok=False)
+
+
+def replace_with_private_file(path: Path) -> None:
+    """Create such a file in place of what has its name, such as a link that somebody left there."""
+    path.unlink(missing_ok=True)
+    make_private_file(path)
 
 
 def make_private(path: Path) -> None:
     for one in (path, *beside(path)):
-        if one.exists() and one.stat().st_mode & 0o077:
+        if one.is_file() and not one.is_symlink() and one.stat().st_mode & 0o077:
             one.chmod(0o600)
 
 

@@ -15,7 +15,7 @@ from agentrail.abc.store import Standing, StoredSession
 from agentrail.core.journal.record import NO_HASH, Record, Tail, first_broken
 from agentrail.messages import SessionId
 from agentrail.stores.sqlite_connections import Connector, DamagedStoreError, forgotten_after
-from agentrail.stores.sqlite_files import beside
+from agentrail.stores.sqlite_files import beside, replace_with_private_file
 from agentrail.stores.sqlite_owed_rows import PUT_OWED
 from agentrail.stores.sqlite_owners import fill_owners
 from agentrail.stores.sqlite_rows import (
@@ -125,17 +125,15 @@ def _with_head_of(damaged: Connector, fresh: apsw.Connection) -> Connector | Non
     fresh.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
     head = bytearray(fresh.serialize("main")[:page])
     path = damaged.path.with_name(damaged.path.name + ".read")
-    shutil.copyfile(damaged.path, path)
-    path.chmod(0o600)
-    log = beside(damaged.path)[0]
-    if log.exists():
-        shutil.copyfile(log, beside(path)[0])
-        beside(path)[0].chmod(0o600)
+    for file, copy in ((damaged.path, path), (beside(damaged.path)[0], beside(path)[0])):
+        if file.exists():
+            replace_with_private_file(copy)
+            shutil.copyfile(file, copy)
     head[28:32] = (path.stat().st_size // page).to_bytes(4, "big")
     head[32:40] = bytes(8)  # its list of free pages is not needed for reading
     head[92:96] = head[24:28]  # ... and the number of pages counts only if these two agree
-    with path.open("r+b") as file:
-        file.write(head)
+    with path.open("r+b") as opened:
+        opened.write(head)
     return damaged.at(path)
 
 

@@ -59,7 +59,6 @@ def simulated_files() -> AbstractContextManager[None]:
         [
             (sqlite, "check_place", _on_disks(lambda *_, **__: None)),
             (sqlite, "WriteLock", _on_disks(_Lock)),
-            (sqlite, "make_private_file", _on_disks(lambda path: path.touch(exist_ok=False))),
             (sqlite, "sync_directory", _on_disks(DiskPath.sync)),
             (sqlite_damage, "sync_directory", _on_disks(DiskPath.sync)),
             (sqlite_damage, "sync_file", _on_disks(DiskPath.sync)),
