@@ -1,5 +1,6 @@
 """Errors of a client whose session runs on a server."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,11 +45,13 @@ class RemoteRefused(AgentrailError):
         status, hint = more.get("status"), more.get("hint")
         self.status: int | None = status if isinstance(status, int) else None
         self.hint: str | None = hint if isinstance(hint, str) else None
-        self.retry_after_seconds: float | None = _seconds(more.get("retry_after"))
+        self.retry_after_seconds: float | None = seconds_in(more.get("retry_after"))
 
 
-def _seconds(told: object) -> float | None:
+def seconds_in(told: object) -> float | None:
+    """Read a wait as a server states it. None for one that cannot be waited for."""
     try:
-        return float(told) if isinstance(told, str | int) else None
+        seconds = float(told) if isinstance(told, str | int | float) else -1.0
     except (ValueError, OverflowError):
         return None
+    return seconds if 0 <= seconds < math.inf else None

@@ -4,7 +4,7 @@ import itertools
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -14,7 +14,7 @@ from attrs import field, frozen
 from agentrail import outside, websockets
 from agentrail.errors import AgentrailError, OptionError, RemoteRefused, Unauthorized, Unreachable
 from agentrail.otp.guarded_calls import leaves
-from agentrail.remote.error_codes import CLASS_OF_CODE, error_of_reply
+from agentrail.remote.error_codes import CLASS_OF_CODE, Told, error_of_reply, stated_object
 from agentrail.remote.frame_codec import LinkTerms, decode_server_frame, hello_frame, ping_frame, terms_in
 from agentrail.web import client_socket
 from agentrail.wire.server_frames import PROTOCOL, CloseCode
@@ -256,10 +256,8 @@ def _unauthorized() -> Unauthorized:
     return Unauthorized("the server rejects this token: it is missing, wrong, expired or revoked")
 
 
-def _error_in(body: bytes | None) -> dict[str, Any]:
-    try:
-        told = msgspec.json.decode(body or b"{}")  # which refuses half of a surrogate pair
-        found = told["error"]
+def _error_in(body: bytes | None) -> Told:
+    try:  # the decoder refuses half of a surrogate pair
+        return stated_object(msgspec.json.decode(body or b"{}")["error"])
     except (msgspec.DecodeError, ValueError, TypeError, KeyError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}

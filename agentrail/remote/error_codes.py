@@ -9,6 +9,7 @@ import msgspec
 
 from agentrail import errors
 from agentrail.errors import AgentrailError, ErrorInfo, ProviderError, RemoteRefused
+from agentrail.errors.remote import seconds_in
 from agentrail.structs import converter_of
 
 
@@ -27,6 +28,11 @@ Told: TypeAlias = Mapping[str, Any]
 
 _EMPTY: Final[tuple[object, ...]] = (None, "", 0, (), {})
 """Values of an attribute that the server did not state: the first that fits its type."""
+
+
+def stated_object(said: object) -> Told:
+    """Return an error as a server states it. Anything but an object states nothing."""
+    return said if isinstance(said, Mapping) else {}
 
 
 def error_of_reply(told: Told, session_id: str | None) -> AgentrailError:
@@ -104,11 +110,11 @@ def _first_fit(annotation: Any, candidates: Iterable[object]) -> object:
 
 
 def error_of_failure(told: Told) -> errors.CycleFailed:
-    error = told.get("error") or {}
+    error = stated_object(told.get("error"))
     info = ErrorInfo(
         code=str(error.get("code", "cycle_failed")),
         message=str(error.get("message") or told.get("reason") or "its session was abandoned"),
         retryable=bool(error.get("retryable", False)),
-        retry_after_seconds=error.get("retry_after_seconds"),
+        retry_after_seconds=seconds_in(error.get("retry_after_seconds")),
     )
     return errors.CycleFailed(info, text=str(told.get("text", "")))

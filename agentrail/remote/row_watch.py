@@ -11,7 +11,7 @@ import trio
 from agentrail import websockets
 from agentrail.errors import AgentrailError, CodecError, Unreachable
 from agentrail.remote.dialer import Dial, keep_connected, keep_time
-from agentrail.remote.error_codes import error_of_reply
+from agentrail.remote.error_codes import error_of_reply, stated_object
 from agentrail.remote.frame_codec import LinkTerms, object_in
 from agentrail.wire.plain import encode_plain
 from agentrail.wire.rows import RowFilter, decode_row
@@ -84,7 +84,7 @@ class WatchedRows(Generic[R]):
     def take(self, text: str | bytes) -> None:
         told = object_in(text)
         if told.get("type") == "reply" and told.get("id") == _WATCH_ID and not told.get("ok", False):
-            raise error_of_reply(told.get("error") or {}, None)
+            raise error_of_reply(stated_object(told.get("error")), None)
         if told.get("type") not in ("watching", "changed") or told.get("id") != _WATCH_ID:
             return
         if told["type"] == "watching":

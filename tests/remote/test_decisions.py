@@ -7,9 +7,10 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from agentrail import errors, websockets
-from agentrail.errors import AgentrailError, NotRemote, OptionError, RemoteRefused
+from agentrail.errors import AgentrailError, CycleFailed, NotRemote, OptionError, RemoteRefused
 from agentrail.gateway.error_responses import ERROR_ANSWERS, answer_to
 from agentrail.gateway.socket_frames import refusal_frame
+from agentrail.remote.command_results import answer_in
 from agentrail.remote.dialer import address_of, decide_after, reconnect_seconds
 from agentrail.remote.error_codes import CLASS_OF_CODE, error_of_reply
 from agentrail.remote.frame_codec import decode_server_frame, position_of
@@ -238,6 +239,22 @@ def test_no_reply_breaks_a_client(told):
     """Whatever stands in an error, there is an exception to raise."""
     for code in (*CLASS_OF_CODE, "?"):
         assert isinstance(error_of_reply({**told, "code": code}, None), AgentrailError)
+
+
+@pytest.mark.parametrize("error", ["no", ["no"], 5, None, {}])
+def test_a_failed_request_whose_error_is_no_object_has_failed(error):
+    """Whatever the server calls an error: its caller gets the reason, and no exception of Python."""
+    with pytest.raises(CycleFailed, match="it broke"):
+        answer_in({"status": "failed", "error": error, "reason": "it broke"}, "s-1")
+
+
+@pytest.mark.parametrize("wait", ["nan", "1e999", -1, [5], "soon", 10**400])
+def test_a_wait_that_cannot_be_is_none(wait):
+    """Nobody sleeps for it."""
+    with pytest.raises(CycleFailed) as failed:
+        answer_in({"status": "failed", "error": {"retry_after_seconds": wait}}, "s-1")
+    assert failed.value.error.retry_after_seconds is None
+    assert error_of_reply({"code": "?", "retry_after": wait}, None).retry_after_seconds is None
 
 
 class Server:

@@ -116,3 +116,11 @@ def test_a_newer_server_may_say_more_and_a_lying_one_is_named():
     ):
         with pytest.raises(CodecError):
             watched.take(frame)
+
+
+@pytest.mark.parametrize("error", ["no", ["no"], 5, None])
+def test_a_refusal_without_an_object_is_a_refusal(error):
+    """It may come from a proxy."""
+    watched = WatchedRows(None, "sessions", SessionRow, "session_id", RowFilter())
+    with pytest.raises(RemoteRefused):
+        watched.take(json.dumps({"type": "reply", "id": 1, "ok": False, "error": error}))
