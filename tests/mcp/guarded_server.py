@@ -32,6 +32,7 @@ class Guarded:
         registered: Registrations.
         unavailable: Whether the token endpoint answers 503.
         malformed: Whether the token endpoint answers without a token type that is known.
+        told: Members of its answer that replace the usual ones.
         headers: Names of all headers, of requests to both servers.
         metas: Method and `_meta` of each message to the MCP server.
         wanted: Scope that calls of tools demand.
@@ -55,6 +56,7 @@ class Guarded:
     metas: list[Any] = Factory(list)
     unavailable: bool = False
     malformed: bool = False
+    told: dict[Any, Any] = Factory(dict)
     refuses_login: bool = False
     documents: bool = False
     wanted: str | None = None
@@ -149,7 +151,7 @@ class Guarded:
         if form["grant_type"] != "client_credentials":
             self.refresh.add(refresh)
             told["refresh_token"] = refresh
-        return 200, {}, {**told, "expires_in": self.lifetime}
+        return 200, {}, {**told, "expires_in": self.lifetime, **self.told}
 
     def call(self, method, headers, body):
         """Answer as an MCP server of the older revision, with JSON."""

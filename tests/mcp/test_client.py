@@ -537,6 +537,8 @@ async def test_a_server_gets_the_variables_of_commands_and_its_own(plain, monkey
         ("silent", "did not answer within 1 s"),
         ("leaving", "exited with code 7"),
         ("babbling", "100 lines in a row that are no JSON"),
+        ("nameless", "its answer is invalid: serverInfo: Input should be a valid dictionary[^\\n]*$"),
+        ("foreign", r"Unsupported protocol version from the server: 1 \?2"),
     ],
 )
 async def test_a_required_server_that_is_not_there_keeps_its_session_from_starting(plain, mode, reason):
@@ -564,6 +566,15 @@ async def test_a_missing_program_a_missing_address_and_a_missing_token_say_so():
                 async with agentrail.open_supervisor(mcp=[one]) as supervisor:
                     with pytest.raises(SessionRefused, match=reason):
                         await supervisor.start_session(model="demo:")
+
+
+async def test_a_progress_that_no_number_holds_costs_no_call(plain):
+    """It is dropped, and the server stays."""
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(mcp=[server(plain, "boundless")]) as supervisor:
+            session = await supervisor.start_session(model=called("echo"))
+            (result,) = await results_of(session)
+            assert json.loads(result.text)["name"] == "echo"
 
 
 async def test_a_chatty_server_works_and_a_flooding_one_holds_up_nobody(plain):

@@ -46,7 +46,7 @@ from agentrail.tools.mcp.call_result import (
 )
 from agentrail.tools.mcp.input_rounds import MAX_QUESTION_ROUNDS, OUR_ANSWERS, InputRounds, asks_for_input
 from agentrail.tools.mcp.message_lines import BadServer, ErrorTail, LineCutter, MessageReader
-from agentrail.tools.mcp.oauth_login import LOGIN_CODE, NOT_SENT_CODE, REFUSAL, ServerLogin
+from agentrail.tools.mcp.oauth_login import LOGIN_CODE, NOT_SENT_CODE, REFUSAL, ServerLogin, fault_of_answer
 from agentrail.tools.mcp.server_options import McpServer, is_loopback_url
 from agentrail.tools.mcp.tool_listing import MAX_PAGES
 from agentrail.web.backend import GuardedBackend, context_of_system
@@ -166,10 +166,11 @@ _FROM_PROCESS: Final = "from the process"
 _FROM_TRANSPORT: Final = "from the transport"
 """Mark errors by their origin: a server may use each code of ours."""
 
-_LOST_WORDS: Final = ("Connection closed", "SSE stream ", "Failed to parse ")
+_UNREADABLE: Final = "Failed to parse "
+_LOST_WORDS: Final = ("Connection closed", "SSE stream ", _UNREADABLE)
 """How the library's own errors of a lost answer begin. It marks them in no other way."""
 
-LISTING_FAULTS: Final = (MCPError, ValidationError)
+LISTING_FAULTS: Final = (MCPError, BadServer)
 """Raised for a list that a server does not give, or gives in an invalid form."""
 
 _CONNECT_SECONDS: Final = 5.0
@@ -316,6 +317,21 @@ ReportProgress: TypeAlias = Callable[[str], None]
 _RAW: Final[TypeAdapter[Any]] = TypeAdapter(dict[str, Any])
 
 
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Report an answer that the library cannot read in one sentence, where it quotes the answer in many lines."""
+    try:
+        yield
+    except ValidationError as error:
+        message = f"its answer is invalid: {fault_of_answer(error)}"
+        raise BadServer(message) from None
+    except MCPError as error:
+        if not error.message.startswith(_UNREADABLE):
+            raise
+        message = "its answer is not a message of JSON-RPC"
+        raise BadServer(message) from None
+
+
 class _Dispatcher(JSONRPCDispatcher[Any]):
     """Keeps the tools as the server lists them: the library refuses a whole page for one bad schema."""
 
@@ -360,6 +376,12 @@ class _Dispatcher(JSONRPCDispatcher[Any]):
         finally:
             self.asked -= 1
 
+    def _dispatch_notification(self, *notification: Any) -> None:
+        try:
+            super()._dispatch_notification(*notification)
+        except OverflowError:  # a progress that no float holds
+            self.dropped += 1
+
     def _resolve_pending(self, request_id: Any, outcome: Any) -> None:
         # The library drops an unknown answer, and a second one, without a count.
         self.dropped += request_id is None or coerce_request_id(request_id) not in self._pending
@@ -398,11 +420,16 @@ class ServerConnection:
         self.errors: Final = None if stdio is None else stdio.errors
 
     async def connect(self) -> None:
-        """Try the current revision, then the older handshake. The caller has the deadline."""
+        """Try the current revision, then the older handshake. The caller has the deadline.
+
+        Raises:
+            BadServer: An answer is invalid.
+        """
         try:
             await self.session.discover()
         except (MCPError, RuntimeError, ValidationError):
-            await self.session.initialize()
+            with _explained():
+                await self.session.initialize()
         self._dispatcher.version = self.session.protocol_version or ""
 
     @property
@@ -426,12 +453,17 @@ class ServerConnection:
         return getattr(self.session.server_capabilities, name, None) is not None
 
     async def list_tools(self) -> list[Any]:
-        """Return all tools as the server lists them, of at most a hundred pages."""
+        """Return all tools as the server lists them, of at most a hundred pages.
+
+        Raises:
+            BadServer: A page is invalid.
+        """
         found: list[Any] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             params = types.PaginatedRequestParams(cursor=cursor)
-            listed = await self.session.list_tools(params=params)
+            with _explained():
+                listed = await self.session.list_tools(params=params)
             kept = {one.name for one in listed.tools}
             # The library refuses tools whose headers the revision forbids. Others that it refuses are named by our own reading.
             found += [
@@ -557,8 +589,9 @@ class ServerConnection:
         try:
             yield
         except ValidationError as error:
-            message = f"its answer is invalid: {error.errors()[0]['msg']}"
-            raise refused_call(types.INTERNAL_ERROR, message) from None
+            raise refused_call(
+                types.INTERNAL_ERROR, f"its answer is invalid: {fault_of_answer(error)}"
+            ) from None
         except MCPError as error:
             is_ours = error.data == _FROM_TRANSPORT
             if is_ours and error.code in {LOGIN_CODE, NOT_SENT_CODE}:

@@ -9,7 +9,7 @@ import re
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 import httpx2
 import trio
@@ -25,7 +25,7 @@ from mcp.shared.auth import (
     ProtectedResourceMetadata,
 )
 from mcp.shared.exceptions import MCPDeprecationWarning
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from agentrail import outside
 from agentrail.config.key_filter import in_one_line
@@ -48,6 +48,7 @@ _OBTAIN_SECONDS: Final = 30.0
 _TRY_AGAIN_SECONDS: Final = 0.02
 _WATCH_SECONDS: Final = 1.0
 _MAX_REASON: Final = 300
+_MAX_TOKEN: Final = 1 << 16
 _SCOPE: Final = re.compile(r'scope="?([^",]*)"?')
 
 _Way: TypeAlias = Literal["refresh", "authorize"]
@@ -296,6 +297,14 @@ class ServerLogin(httpx2.Auth):
         self._login = login
 
 
+class _UsableToken(OAuthToken):
+    """A token that a header can carry, and whose expiry has a time. The library takes every text and every number."""
+
+    access_token: Annotated[str, Field(pattern=r"^[!-~]([ -~]*[!-~])?$", max_length=_MAX_TOKEN)]
+    refresh_token: Annotated[str, Field(max_length=_MAX_TOKEN)] | None = None
+    expires_in: Annotated[int, Field(le=2**64)] | None = None
+
+
 _NOWHERE: Final = "http://127.0.0.1/callback"
 """Redirect address of a client without a browser, which is never used."""
 
@@ -378,7 +387,7 @@ def _refusal(request: httpx2.Request, code: int, message: str) -> httpx2.Request
 def _without_secrets(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
     """Replace an unusable answer, of a registration or of a token endpoint: the library writes it into its log."""
     is_token = "urlencoded" in request.headers.get("Content-Type", "")
-    kind: type[BaseModel] = OAuthToken if is_token else OAuthClientInformationFull
+    kind: type[BaseModel] = _UsableToken if is_token else OAuthClientInformationFull
     try:
         if response.is_success:
             kind.model_validate_json(response.content)
@@ -391,9 +400,16 @@ def _without_secrets(request: httpx2.Request, response: httpx2.Response) -> http
 
 
 def _described(error: BaseException) -> str:
-    if isinstance(error, ValidationError):  # its text has the values
-        return f"an answer of the authorization server is malformed: {error.errors()[0]['msg']}"[:_MAX_REASON]
-    return (str(error) or type(error).__name__)[:_MAX_REASON]
+    if isinstance(error, ValidationError):
+        return f"an answer of the authorization server is malformed: {fault_of_answer(error)}"
+    return in_one_line(" ".join(str(error).split()), _MAX_REASON) or type(error).__name__
+
+
+def fault_of_answer(error: ValidationError) -> str:
+    """Return the first fault of an answer, with its place. The text of the error has the values too, which may be secrets."""
+    first = error.errors()[0]
+    place = "".join(f"{part}: " for part in first["loc"])
+    return in_one_line(f"{place}{first['msg']}", _MAX_REASON)
 
 
 def _plain(model: BaseModel | None) -> Mapping[str, Any] | None:

@@ -25,7 +25,7 @@ from agentrail.abc import (
     ToolServer,
     UserQuestion,
 )
-from agentrail.config.key_filter import HIDDEN, hide_keys
+from agentrail.config.key_filter import HIDDEN, hide_keys, in_one_line
 from agentrail.core.values.port_members import offers
 from agentrail.core.values.source_prompt import SourcePrompt
 from agentrail.core.values.toolbox import EffectClass
@@ -420,7 +420,7 @@ def describe_loss(error: BaseException) -> str:
     said = [
         one for one in found if isinstance(one, BadServer)
     ] or found  # callers of the library fail only in consequence
-    return "; ".join(dict.fromkeys(map(_describe, said)))[:_MAX_REASON]
+    return in_one_line(" ".join("; ".join(dict.fromkeys(map(_describe, said))).split()), _MAX_REASON)
 
 
 def _describe(error: BaseException) -> str:

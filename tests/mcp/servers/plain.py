@@ -206,6 +206,10 @@ def called(request):
                 send({"method": "notifications/message", "params": {"level": "error", "data": data}})
             answer(request, text("logged"))
         case _:
+            if MODE == "boundless":
+                token = request["params"]["_meta"]["progressToken"]
+                params = {"progressToken": token, "progress": 10**400}
+                send({"method": "notifications/progress", "params": params})
             answer(
                 request,
                 text(
@@ -222,12 +226,12 @@ def hear(message):
             answer(
                 message,
                 {
-                    "protocolVersion": "2025-11-25",
+                    "protocolVersion": "1\n\u202e2" if MODE == "foreign" else "2025-11-25",
                     "capabilities": {
                         "tools": {"listChanged": True},
                         **({"prompts": {}} if MODE == "offering" else {}),
                     },
-                    "serverInfo": {"name": "plain", "version": "1"},
+                    "serverInfo": "\u001b[2J" if MODE == "nameless" else {"name": "plain", "version": "1"},
                     "instructions": "Look\u200b first.",
                 },
             )
