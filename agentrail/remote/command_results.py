@@ -22,6 +22,7 @@ from agentrail.errors import (
     SessionDown,
 )
 from agentrail.remote.error_codes import error_of_failure
+from agentrail.remote.frame_codec import object_in
 from agentrail.runtime.file_restore import Rewound
 from agentrail.runtime.journal_state import JournalEntry
 from agentrail.structs import decoder_of, picked_fields, struct_from
@@ -30,6 +31,7 @@ from agentrail.wire.form_fields import (
     decode_receipt_found,
     decode_snapshot,
     decode_status,
+    decoded_answer,
     read_rules,
 )
 from agentrail.wire.rows import SessionSummary
@@ -75,25 +77,17 @@ _PAGES: Final = decoder_of(_Page)
 _TURNS: Final = decoder_of(list[_Turn])
 
 
-def _decoded(decoder: msgspec.json.Decoder[T], text: bytes) -> T:
-    try:
-        return decoder.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
-        message = f"the server's reply cannot be read: {error}; it may be a newer version"
-        raise CodecError(message, path="$") from error
-
-
-read_rewound: Final = partial(_decoded, decoder_of(Rewound))
-read_journal_page: Final = partial(_decoded, decoder_of(tuple[JournalEntry, ...]))
-read_command_answer: Final = partial(_decoded, decoder_of(RemoteCommandAnswer))
+read_rewound: Final = partial(decoded_answer, decoder_of(Rewound))
+read_journal_page: Final = partial(decoded_answer, decoder_of(tuple[JournalEntry, ...]))
+read_command_answer: Final = partial(decoded_answer, decoder_of(RemoteCommandAnswer))
 
 
 def read_turns(text: bytes) -> tuple[PastTurn, ...]:
-    return tuple([struct_from(PastTurn, one) for one in _decoded(_TURNS, text)])
+    return tuple([struct_from(PastTurn, one) for one in decoded_answer(_TURNS, text)])
 
 
 def read_command_rows(text: bytes) -> tuple[CommandRow, ...]:
-    return _decoded(_COMMANDS, text).commands
+    return decoded_answer(_COMMANDS, text).commands
 
 
 def read_session_page(text: bytes) -> tuple[SessionSummary, ...]:
@@ -101,7 +95,7 @@ def read_session_page(text: bytes) -> tuple[SessionSummary, ...]:
     return tuple(
         [
             SessionSummary(**picked_fields(one, *known), title=one.title or one.first_words or "")
-            for one in _decoded(_PAGES, text).sessions
+            for one in decoded_answer(_PAGES, text).sessions
         ]
     )
 
@@ -154,11 +148,11 @@ def read_reply(decode: Callable[[bytes], T], result: bytes) -> T:
     try:
         return decode(result)
     except CodecError as error:
-        told = msgspec.json.decode(result or b"null")
-        if not isinstance(told, dict):
-            raise
-        message = f"the reply is not an answer of the session: {error}; a host plugin may have answered in its place"
-        raise RemoteRefused(message, code="request_handled", more=told) from error
+        with suppress(CodecError):
+            told = object_in(result)
+            message = f"the reply is not an answer of the session: {error}; a host plugin may have answered in its place"
+            raise RemoteRefused(message, code="request_handled", more=told) from error
+        raise
 
 
 def read_result(gives: Any, result: bytes) -> Any:

@@ -10,6 +10,7 @@ from agentrail.core.wire.codec import decode_event
 from agentrail.errors import CodecError
 from agentrail.events import Event, UnknownEvent
 from agentrail.structs import decoder_of
+from agentrail.wire.form_fields import decoded_answer
 from agentrail.wire.operations import OPERATIONS
 from agentrail.wire.plain import encode_plain
 from agentrail.wire.server_frames import FrameHead
@@ -33,6 +34,7 @@ class ServerFrame(FrameHead, frozen=True, kw_only=True):
 
 
 _FRAMES: Final = decoder_of(ServerFrame)
+_OBJECTS: Final = decoder_of(dict[str, Any])
 
 
 def decode_server_frame(text: str | bytes) -> ServerFrame:
@@ -71,15 +73,7 @@ def terms_in(frame: ServerFrame) -> LinkTerms:
 
 
 def object_in(result: str | bytes) -> dict[str, Any]:
-    try:
-        told = msgspec.json.decode(result or b"null")
-    except (msgspec.DecodeError, RecursionError) as error:
-        message = f"the server's reply cannot be read: {error}"
-        raise CodecError(message, path="$") from error
-    if not isinstance(told, dict):
-        message = f"the server sent {told!r:.80}, expected an object"
-        raise CodecError(message, path="$")
-    return told
+    return decoded_answer(_OBJECTS, result)
 
 
 def event_in(frame: ServerFrame) -> Event | UnknownEvent:

@@ -351,7 +351,11 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         """
         while True:
             told = object_in(await self._send("request", {"request_id": request_id, "wait": WAIT_SECONDS}))
-            if told.get("status") in ENDED_STATUSES:
+            status = told.get("status")
+            if not isinstance(status, str):
+                message = f"the server sent a request of the status {status!r:.80}, expected a text"
+                raise CodecError(message, path="$.status")
+            if status in ENDED_STATUSES:
                 return told
 
     async def cancel_request(self, request_id: str, reason: str | None = None) -> None:

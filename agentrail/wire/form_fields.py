@@ -1,7 +1,7 @@
 """Encoding and decoding of sessions, conversations and receipts. Pure."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 from attrs import frozen
@@ -25,6 +25,7 @@ from agentrail.messages import CallId, JsonObject, Message
 from agentrail.structs import decoder_of, picked_fields, struct_from
 from agentrail.wire.plain import encode_plain
 
+T = TypeVar("T")
 Receipt: TypeAlias = PromptReceipt | SteerReceipt | AbortReceipt
 
 
@@ -163,12 +164,7 @@ def list_rules(rules: Iterable[ApprovalRule]) -> RuleList:
 
 
 def read_rules(text: bytes) -> tuple[ApprovalRule, ...]:
-    try:
-        found = _RULES.decode(text).rules
-    except (msgspec.DecodeError, RecursionError) as error:
-        message = f"these are not rules: {error}"
-        raise CodecError(message, path="$") from error
-    return tuple([struct_from(ApprovalRule, one) for one in found])
+    return tuple([struct_from(ApprovalRule, one) for one in decoded_answer(_RULES, text).rules])
 
 
 _RULES: Final = decoder_of(RuleList)
@@ -222,7 +218,7 @@ def _live_in(form: LiveForm) -> LiveText:
 
 
 def decode_snapshot(text: bytes) -> Snapshot:
-    return _snapshot_in(_read(_SNAPSHOTS, text))
+    return _snapshot_in(decoded_answer(_SNAPSHOTS, text))
 
 
 def _snapshot_in(form: SnapshotForm) -> Snapshot:
@@ -237,7 +233,7 @@ def _snapshot_in(form: SnapshotForm) -> Snapshot:
 
 
 def decode_status(text: bytes) -> Status:
-    status: Status = _read(_STATUSES, text)
+    status: Status = decoded_answer(_STATUSES, text)
     return status
 
 
@@ -256,7 +252,7 @@ def page_of_messages(messages: tuple[Message, ...], *, after: int = 0, limit: in
 
 
 def decode_messages(text: bytes) -> MessagePage:
-    page: MessagePage = _read(_PAGES, text)
+    page: MessagePage = decoded_answer(_PAGES, text)
     return page
 
 
@@ -269,7 +265,7 @@ def encode_receipt(receipt: Receipt) -> bytes:
 
 
 def decode_receipt(kind: type[Struct], text: bytes) -> Any:
-    return _read(_RECEIPTS[kind], text)
+    return decoded_answer(_RECEIPTS[kind], text)
 
 
 def encode_accepted(receipt: PromptReceipt, request_id: str) -> bytes:
@@ -292,7 +288,7 @@ def encode_receipt_found(receipt: PromptReceipt | SteerReceipt | None) -> bytes:
 
 
 def decode_receipt_found(text: bytes) -> PromptReceipt | SteerReceipt | None:
-    found: _ReceiptFound | None = _read(_RECEIPTS_FOUND, text)
+    found: _ReceiptFound | None = decoded_answer(_RECEIPTS_FOUND, text)
     if found is None:
         return None
     receipt: PromptReceipt | SteerReceipt = decode_receipt(
@@ -326,11 +322,12 @@ def encode_past_state(number: int, at_ms: int, snapshot: Snapshot, messages: tup
 
 def decode_past_state(text: bytes) -> tuple[int, int, Snapshot, tuple[Message, ...]]:
     """Decode a past state into the arguments of `encode_past_state`, in the same order."""
-    form: PastForm = _read(_PASTS, text)
+    form: PastForm = decoded_answer(_PASTS, text)
     return form.number, form.at_ms, _snapshot_in(form.snapshot), form.messages
 
 
-def _read(decoder: msgspec.json.Decoder[Any], text: bytes) -> Any:
+def decoded_answer(decoder: msgspec.json.Decoder[T], text: bytes | str) -> T:
+    """Decode an answer of a server."""
     try:
         return decoder.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:

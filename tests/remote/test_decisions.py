@@ -7,16 +7,17 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from agentrail import errors, websockets
-from agentrail.errors import AgentrailError, CycleFailed, NotRemote, OptionError, RemoteRefused
+from agentrail.errors import AgentrailError, CodecError, CycleFailed, NotRemote, OptionError, RemoteRefused
 from agentrail.gateway.error_responses import ERROR_ANSWERS, answer_to
 from agentrail.gateway.socket_frames import refusal_frame
-from agentrail.remote.command_results import answer_in
+from agentrail.remote.command_results import answer_in, read_reply
 from agentrail.remote.dialer import address_of, decide_after, reconnect_seconds
 from agentrail.remote.error_codes import CLASS_OF_CODE, error_of_reply
 from agentrail.remote.frame_codec import decode_server_frame, position_of
 from agentrail.remote.read_position import RemoteReading
 from agentrail.remote.remote_session import NotRemoteCalls, RemoteSession
 from agentrail.runtime.session_handle import Session
+from agentrail.wire.form_fields import decode_status
 from tests.remote.fake_server import committed, delta
 
 
@@ -255,6 +256,13 @@ def test_a_wait_that_cannot_be_is_none(wait):
         answer_in({"status": "failed", "error": {"retry_after_seconds": wait}}, "s-1")
     assert failed.value.error.retry_after_seconds is None
     assert error_of_reply({"code": "?", "retry_after": wait}, None).retry_after_seconds is None
+
+
+@pytest.mark.parametrize("reply", [b"9" * 5_000, b"1e999", b'{"seq": 1e999}', b'["a"]', b"[" * 5_000])
+def test_a_reply_with_a_number_that_cannot_be_read_is_none_of_the_session(reply):
+    """It is no answer of a host plugin either."""
+    with pytest.raises(CodecError):
+        read_reply(decode_status, reply)
 
 
 class Server:

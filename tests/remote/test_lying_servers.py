@@ -23,10 +23,17 @@ from tests.runtime.rig import on_bounded_time, on_virtual_time
 TLS = Path(__file__).parents[1] / "gateway" / "tls"
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 1 << 70) | st.floats() | st.text(max_size=5),
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 1 << 70)
+    | st.floats()
+    | st.sampled_from(["failed", "completed", "", 10**4_000])
+    | st.text(max_size=5),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["seq", "session_id", "status", "next", "x"]), inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["seq", "session_id", "status", "error", "next", "x"]), inner, max_size=3
+        )
     ),
     max_leaves=6,
 )
@@ -68,6 +75,18 @@ def test_whatever_a_server_answers_what_is_raised_is_ours(answer):
                 await each_call(session)
 
     trio.run(main, clock=FakeClock())
+
+
+@pytest.mark.parametrize("status", [["failed"], {"status": "failed"}, 5, None])
+@on_virtual_time
+async def test_a_request_whose_status_is_no_text_is_not_waited_for(status):
+    """Nothing else would ever end the wait."""
+    server = FakeServer()
+    with trio.fail_after(10):
+        async with open_remote(server.dial, "s-1", None, 30.0) as session:
+            server.on_command = lambda frame: {"status": status}
+            with pytest.raises(CodecError, match="status"):
+                await session.wait_for_request("r-1")
 
 
 @given(

@@ -46,7 +46,7 @@ from agentrail.tools.mcp.call_result import (
 )
 from agentrail.tools.mcp.input_rounds import MAX_QUESTION_ROUNDS, OUR_ANSWERS, InputRounds, asks_for_input
 from agentrail.tools.mcp.message_lines import BadServer, ErrorTail, LineCutter, MessageReader
-from agentrail.tools.mcp.oauth_login import LOGIN_CODE, NOT_SENT_CODE, REFUSAL, ServerLogin, fault_of_answer
+from agentrail.tools.mcp.oauth_login import LOGIN_CODE, NOT_SENT_CODE, REFUSAL, ServerLogin, first_fault_of
 from agentrail.tools.mcp.server_options import McpServer, is_loopback_url
 from agentrail.tools.mcp.tool_listing import MAX_PAGES
 from agentrail.web.backend import GuardedBackend, context_of_system
@@ -323,7 +323,7 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except ValidationError as error:
-        message = f"its answer is invalid: {fault_of_answer(error)}"
+        message = f"its answer is invalid: {first_fault_of(error)}"
         raise BadServer(message) from None
     except MCPError as error:
         if not error.message.startswith(_UNREADABLE):
@@ -590,7 +590,7 @@ class ServerConnection:
             yield
         except ValidationError as error:
             raise refused_call(
-                types.INTERNAL_ERROR, f"its answer is invalid: {fault_of_answer(error)}"
+                types.INTERNAL_ERROR, f"its answer is invalid: {first_fault_of(error)}"
             ) from None
         except MCPError as error:
             is_ours = error.data == _FROM_TRANSPORT

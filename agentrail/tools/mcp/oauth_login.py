@@ -401,11 +401,11 @@ def _without_secrets(request: httpx2.Request, response: httpx2.Response) -> http
 
 def _described(error: BaseException) -> str:
     if isinstance(error, ValidationError):
-        return f"an answer of the authorization server is malformed: {fault_of_answer(error)}"
+        return f"an answer of the authorization server is malformed: {first_fault_of(error)}"
     return in_one_line(" ".join(str(error).split()), _MAX_REASON) or type(error).__name__
 
 
-def fault_of_answer(error: ValidationError) -> str:
+def first_fault_of(error: ValidationError) -> str:
     """Return the first fault of an answer, with its place. The text of the error has the values too, which may be secrets."""
     first = error.errors()[0]
     place = "".join(f"{part}: " for part in first["loc"])
