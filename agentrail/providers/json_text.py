@@ -59,10 +59,12 @@ def decode_object(text: str | bytes) -> dict[str, Any]:
 
 
 def shown(text: str | bytes) -> str:
-    """Return the first 200 characters on one line, for a message."""
+    """Return the first 200 characters on one line, for a message. Control characters become U+FFFD."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     line = " ".join(text[: 4 * _SHOWN_CHARACTERS].split())
+    if not line.isprintable():
+        line = "".join([one if one.isprintable() else "\ufffd" for one in line])
     is_cut = len(text) > 4 * _SHOWN_CHARACTERS or len(line) > _SHOWN_CHARACTERS
     return line[:_SHOWN_CHARACTERS] + ("…" if is_cut else "")
 

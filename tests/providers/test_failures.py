@@ -228,3 +228,12 @@ def test_a_whole_key_never_gets_through(before, key, after):
     body = json.dumps({"error": {"message": before + key + after}})
     assert key not in str(failure_of(Answer(status=401, headers={}, body=body, now=NOW), vendor))
     assert key not in repr(vendor)
+
+
+def test_words_of_a_vendor_move_no_cursor():
+    """They stand in errors, which logs and terminals show: controls and characters that turn the text around become one that is visible."""
+    body = json.dumps({"error": {"message": "no \x1b[2J\u202e\x9bway"}})
+    error = failure_of(Answer(status=500, headers={"request-id": "a\x07"}, body=body, now=NOW), VENDOR)
+    assert str(error).isprintable()
+    assert "no \ufffd[2J" in str(error)
+    assert error.request_id == "a\ufffd"
