@@ -21,6 +21,11 @@ END_OF_CALENDAR_MS: Final = 253_402_300_800_000
 CalendarTime: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=END_OF_CALENDAR_MS)]
 """A time that has a date, in milliseconds since 1970."""
 
+MAX_SAFE_NUMBER: Final = 2**53 - 1
+"""The largest number that every reader of JSON keeps exactly. A column of a store has room for more."""
+
+SafeNumber: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MAX_SAFE_NUMBER)]
+
 _BUILDING: Final = RLock()
 """Held while msgspec builds the table of a type.
 

@@ -6,6 +6,7 @@ from typing import Protocol, runtime_checkable
 from attrs import frozen
 
 from agentrail.otp.field_rules import CheckedFields, Count, CountOrZero, TimeLimit
+from agentrail.structs import SafeNumber
 
 
 @frozen(kw_only=True)
@@ -37,8 +38,8 @@ class ReadResult:
     """
 
     text: str = ""
-    total_lines: int = 0
-    size_bytes: int = 0
+    total_lines: SafeNumber = 0
+    size_bytes: SafeNumber = 0
     error: Refusal | None = None
 
 
@@ -56,8 +57,8 @@ class WriteResult:
     """
 
     is_new: bool = False
-    total_lines: int = 0
-    size_bytes: int = 0
+    total_lines: SafeNumber = 0
+    size_bytes: SafeNumber = 0
     sha256: str = ""
     sha256_before: str | None = None
     error: Refusal | None = None
@@ -75,7 +76,7 @@ class EditResult:
         error: Reason that nothing was changed, or None.
     """
 
-    replacements: int = 0
+    replacements: SafeNumber = 0
     diff: str = ""
     sha256: str = ""
     sha256_before: str | None = None
@@ -95,7 +96,7 @@ class DirectoryEntry:
 
     name: str
     kind: str
-    size_bytes: int = 0
+    size_bytes: SafeNumber = 0
     target: str | None = None
 
 
@@ -141,7 +142,7 @@ class GrepLine:
     """
 
     path: str
-    number: int
+    number: SafeNumber
     text: str
     is_match: bool = True
 
@@ -158,7 +159,7 @@ class GrepResult:
     """
 
     lines: tuple[GrepLine, ...] = ()
-    searched_files: int = 0
+    searched_files: SafeNumber = 0
     truncated: bool = False
     error: Refusal | None = None
 
@@ -204,7 +205,7 @@ class Transfer:
 
     path: str
     content: bytes | None = None
-    size_bytes: int = 0
+    size_bytes: SafeNumber = 0
     error: Refusal | None = None
 
 
@@ -243,10 +244,10 @@ class ExecuteResult:
     output: str = ""
     exit_code: int | None = None
     signal: int | None = None
-    duration_ms: int = 0
+    duration_ms: SafeNumber = 0
     truncated: bool = False
     output_path: str | None = None
-    stopped_processes: int = 0
+    stopped_processes: SafeNumber = 0
     timed_out: bool = False
     written_protected: tuple[str, ...] = ()
     error: Refusal | None = None

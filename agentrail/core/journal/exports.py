@@ -7,11 +7,11 @@ from typing import Annotated, Final, NoReturn
 import msgspec
 from msgspec.structs import replace
 
-from agentrail.core.journal.jsonl import SafeNumber, decode_line, encode_line
+from agentrail.core.journal.jsonl import decode_line, encode_line
 from agentrail.core.journal.record import NO_HASH, Record, blobs_of, first_broken, fits_behind
 from agentrail.errors import CodecError, JournalCorrupt
 from agentrail.messages import SessionId
-from agentrail.structs import Value, decoder_of, struct_from
+from agentrail.structs import SafeNumber, Value, decoder_of, struct_from
 
 EXPORT_VERSION: Final = 1
 

@@ -1,7 +1,7 @@
 """A journal as text: one line of JSON per record, readable by other tools, and decoded bit for bit. Pure: bytes in and out."""
 
 from collections.abc import Iterable
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta, Raw
@@ -9,12 +9,7 @@ from msgspec import Meta, Raw
 from agentrail.core.journal.record import NO_HASH, RECORD_VERSION, Record, Tail, fits_behind
 from agentrail.errors import CodecError, JournalCorrupt
 from agentrail.messages import SessionId
-from agentrail.structs import CalendarTime, Value, decoder_of, struct_from
-
-MAX_SAFE_NUMBER: Final = 2**53 - 1
-"""The largest number that every reader of JSON keeps exactly. A column of a store has room for more."""
-
-SafeNumber: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_SAFE_NUMBER)]
+from agentrail.structs import MAX_SAFE_NUMBER, CalendarTime, SafeNumber, Value, decoder_of, struct_from
 
 
 class _Line(Value, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ from agentrail.abc import (
     WriteResult,
 )
 from agentrail.core.wire.normalize import mended
-from agentrail.structs import decoder_of
+from agentrail.structs import SafeNumber, decoder_of
 
 T = TypeVar("T")
 
@@ -175,7 +175,7 @@ class FileHead(msgspec.Struct, frozen=True, kw_only=True):
         error: Why the file was not transferred, otherwise None.
     """
 
-    size_bytes: int = 0
+    size_bytes: SafeNumber = 0
     has_content: bool = False
     error: Refusal | None = None
 

@@ -1,15 +1,18 @@
 """A sandbox elsewhere keeps to the port, unchanged; and so does a process in it that is talked to while it runs."""
 
+import json
 from contextlib import asynccontextmanager
 from functools import partial
 
 import pytest
 import trio
 
-from agentrail.abc import ProcessOptions
+from agentrail.abc import ExecuteOptions, ProcessOptions
 from agentrail.errors import ProcessRefused
 from agentrail.gateway.sandboxes.lease_directories import open_local_workspace
 from agentrail.sandboxes.memory import MemorySandbox
+from agentrail.sandboxes.remote.client import RemoteSandbox
+from agentrail.sandboxes.remote.connection import SandboxReply
 from agentrail.testing.check_sandbox import check_sandbox
 from agentrail.testing.orphans import no_orphans
 from tests.sandboxes.remote.rig import OTHER_TOKEN, serving
@@ -154,3 +157,21 @@ async def test_a_process_of_nobody_is_not_opened():
             served.stop.set()
             assert await process.wait() != 0
             assert await process.stdout.receive_some() == b""
+
+
+@pytest.mark.parametrize("number", [10**400, 2**53, -1])
+async def test_a_count_that_cannot_be_is_no_answer_of_a_server(number):
+    """The tool that shows it would fail, and blame itself."""
+    answer = {"facts": {}, "result": {"output": "x", "exit_code": 0, "duration_ms": number}}
+
+    async def say(_method, path, **_options):  # noqa: RUF029 - in place of a connection
+        told = answer if path.endswith("/execute") else {**answer, "result": None}
+        return SandboxReply(content_type="application/json", body=json.dumps(told).encode())
+
+    sandbox = RemoteSandbox("http://127.0.0.1:1", token=OTHER_TOKEN)
+    sandbox._connection.send = say  # noqa: SLF001 - no server of ours lies
+    found = await sandbox.execute("ls", ExecuteOptions())
+    await sandbox.aclose()
+    assert found.error is not None
+    assert found.error.code == "io_error"
+    assert "duration_ms" in found.error.message
