@@ -1,7 +1,6 @@
 """Adapter of Jina."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from attrs import frozen
 
@@ -15,6 +14,7 @@ class Jina(KeyedEngine):
     """Searches with Jina: `POST /` without the content of the pages."""
 
     name: ClassVar[str] = "Jina"
+    names: ClassVar[tuple[str, str, str]] = ("data", "description", "date")
     origin: str = "https://s.jina.ai"
 
     def request(self, query: str, max_results: int) -> WebRequest:
@@ -22,8 +22,3 @@ class Jina(KeyedEngine):
         # Without this header each hit contains its whole page, which is the purpose of `web_fetch`.
         headers = {"x-respond-with": "no-content", **self.key_header("authorization", "Bearer ")}
         return post(f"{self.origin}/", {"q": query, "num": max_results}, headers)
-
-    def read(self, answer: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-        """Yield the hits. See `SearchEngine.read`."""
-        for one in answer["data"]:
-            yield {**one, "snippet": one.get("description"), "published": one.get("date")}

@@ -1,7 +1,6 @@
 """Adapter of SearXNG."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from attrs import frozen
 
@@ -15,6 +14,7 @@ class Searxng(KeyedEngine):
     """Searches with SearXNG: `GET /search`. Its settings must allow `format=json`."""
 
     name: ClassVar[str] = "SearXNG"
+    names: ClassVar[tuple[str, str, str]] = ("results", "content", "publishedDate")
     origin: str = "http://127.0.0.1:8080"
 
     def request(self, query: str, max_results: int) -> WebRequest:
@@ -22,8 +22,3 @@ class Searxng(KeyedEngine):
         headers = self.key_header("authorization", "Bearer ")
         # It has no parameter for the number of hits, and returns one page.
         return get(f"{self.origin}/search", {"q": query, "format": "json"}, headers)
-
-    def read(self, answer: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-        """Yield the hits. See `SearchEngine.read`."""
-        for one in answer["results"]:
-            yield {**one, "snippet": one.get("content"), "published": one.get("publishedDate")}

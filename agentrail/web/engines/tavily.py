@@ -1,7 +1,6 @@
 """Adapter of Tavily."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from attrs import frozen
 
@@ -22,8 +21,3 @@ class Tavily(KeyedEngine):
         headers = self.key_header("authorization", "Bearer ")
         document = {"query": query, "max_results": max_results, "search_depth": "basic"}
         return post(f"{self.origin}/search", document, headers)
-
-    def read(self, answer: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-        """Yield the hits. See `SearchEngine.read`."""
-        for one in answer["results"]:
-            yield {**one, "snippet": one.get("content"), "published": one.get("published_date")}
