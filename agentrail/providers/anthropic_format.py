@@ -6,7 +6,7 @@ from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
 from typing import Any, Final
 
-from agentrail.core.protocol.request import Chunk, Completed, EffectId, ModelRequest, UsageUpdate
+from agentrail.core.protocol.request import Chunk, Completed, ModelRequest, UsageUpdate
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import ProtocolError
 from agentrail.messages import (
@@ -25,15 +25,16 @@ from agentrail.messages import (
     UserMessage,
     encoded,
 )
-from agentrail.providers.failures import Vendor, cut_short, failure_in_stream
+from agentrail.providers.failures import Vendor, failure_in_stream
 from agentrail.providers.json_text import decode_json, decode_object, encode_json, shown
 from agentrail.providers.options import ProviderOptions
-from agentrail.providers.response_builder import ResponseBuilder, object_of, pieces_in, text_of
+from agentrail.providers.response_builder import object_of, pieces_in, text_of
 from agentrail.providers.wire_format import (
     Endpoint,
     Grouping,
     MakeReader,
     Placed,
+    Reader,
     between,
     chosen_tool,
     joined_object,
@@ -76,18 +77,15 @@ class _Block:
         self.call_index: int | None = None
 
 
-class MessagesStream:
-    def __init__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> None:
-        self.draft: ResponseBuilder = ResponseBuilder(provider="anthropic", model=model, attempt=attempt)
-        self._vendor = vendor
-        self._request_bytes = request_bytes
+class MessagesStream(Reader):
+    provider = "anthropic"
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
         self._blocks: dict[int, _Block] = {}
         self._counts: dict[str, int] = {}
         self._reasoning = 0
         self._stop_reason: str | None = None
-        self._is_finished = False
-        self.ignored_events: int = 0
-        """Number of events that came after the end or are of an unknown kind."""
 
     def feed(self, data: str) -> list[Chunk]:
         if self._is_finished:
@@ -118,12 +116,6 @@ class MessagesStream:
                     raise failure
                 self.ignored_events += 1
                 return []
-
-    def close(self) -> list[Chunk]:
-        """Handle the end of the stream: only an explicit event ends a response."""
-        if not self._is_finished:
-            raise cut_short(self._vendor)
-        return []
 
     # --- blocks
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import quote
 
-from agentrail.core.protocol.request import Chunk, Completed, EffectId, ModelRequest, UsageUpdate
+from agentrail.core.protocol.request import Chunk, Completed, ModelRequest, UsageUpdate
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import ContentRefused, ProtocolError
 from agentrail.messages import (
@@ -29,12 +29,13 @@ from agentrail.messages import (
 from agentrail.providers.failures import Vendor, cut_short, failure_in_stream
 from agentrail.providers.json_text import decode_object, encode_json, shown
 from agentrail.providers.options import ProviderOptions, Reasoning
-from agentrail.providers.response_builder import ResponseBuilder, object_of, pieces_in, text_of
+from agentrail.providers.response_builder import object_of, pieces_in, text_of
 from agentrail.providers.wire_format import (
     Endpoint,
     Grouping,
     MakeReader,
     Placed,
+    Reader,
     between,
     chosen_tool,
     joined_object,
@@ -80,20 +81,17 @@ _COUNTS: Final = (
 )
 
 
-class GeminiStream:
-    def __init__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> None:
-        self.draft: ResponseBuilder = ResponseBuilder(provider=NAME, model=model, attempt=attempt)
-        self._vendor = vendor
-        self._request_bytes = request_bytes
+class GeminiStream(Reader):
+    provider = NAME
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
         self._counts: dict[str, int] = {}
         self._reported: dict[str, Any] | None = None
         self._usage: TokenUsage | None = None
         self._finish_reason = ""
         self._finish_message = ""
-        self._is_finished = False
         self._says_something = False  # a signature alone has no content
-        self.ignored_events: int = 0
-        """Number of events that came after the end or were not understood."""
 
     def feed(self, data: str) -> list[Chunk]:
         if self._is_finished or data.startswith("[DONE]"):  # of another format, added by proxies

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from agentrail.core.values.json_schema import without_half_pairs
+from agentrail.core.wire.normalize import mended
 from agentrail.errors import ProtocolError
 
 _SHOWN_CHARACTERS: Final = 200
@@ -26,7 +27,7 @@ def encode_json(value: object) -> bytes:
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
-        return msgspec.json.encode(_mended(value))
+        return msgspec.json.encode(mended(value))
 
 
 def decode_json(text: str | bytes) -> Any:
@@ -116,16 +117,3 @@ def _decode_slowly(text: str | bytes) -> Any:
     except (ValueError, RecursionError):
         message = f"expected JSON from the provider, got: {shown(text)}"
         raise ProtocolError(message) from None
-
-
-def _mended(value: Any) -> Any:
-    match value:
-        case str():
-            # Through UTF-16, which joins two matching surrogate escapes into one character.
-            return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        case dict():
-            return {_mended(key): _mended(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_mended(item) for item in value]
-        case _:
-            return value

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from agentrail.core.protocol.request import Chunk, Completed, EffectId, ModelRequest, UsageUpdate
+from agentrail.core.protocol.request import Chunk, Completed, ModelRequest, UsageUpdate
 from agentrail.core.values.toolbox import Toolbox, parse_arguments
 from agentrail.errors import OptionError
 from agentrail.messages import (
@@ -20,15 +20,16 @@ from agentrail.messages import (
     UserMessage,
     encoded,
 )
-from agentrail.providers.failures import Vendor, cut_short, failure_in_stream
+from agentrail.providers.failures import cut_short, failure_in_stream
 from agentrail.providers.json_text import JsonEnd, decode_object, encode_json
 from agentrail.providers.options import ProviderOptions
-from agentrail.providers.response_builder import ResponseBuilder, object_of, pieces_in, text_of, usage_in
+from agentrail.providers.response_builder import object_of, pieces_in, text_of, usage_in
 from agentrail.providers.wire_format import (
     Endpoint,
     Grouping,
     MakeReader,
     Placed,
+    Reader,
     between,
     chosen_tool,
     joined_object,
@@ -154,11 +155,11 @@ class _Slot:
         self.arguments = JsonEnd()
 
 
-class ChatStream:
-    def __init__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> None:
-        self.draft: ResponseBuilder = ResponseBuilder(provider="openai-chat", model=model, attempt=attempt)
-        self._vendor = vendor
-        self._request_bytes = request_bytes
+class ChatStream(Reader):
+    provider = "openai-chat"
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
         self._slots: dict[object, _Slot] = {}  # by the index on the wire
         self._slot: _Slot | None = None  # the last one that grew
         self._waiting: _Slot | None = None  # the last to begin: all earlier ones are started
@@ -166,9 +167,6 @@ class ChatStream:
         self._finish_reason: str | None = None
         self._was_refused = False
         self._usage: TokenUsage | None = None
-        self._is_finished = False
-        self.ignored_events: int = 0
-        """Number of events that came after the end or were not understood."""
 
     def feed(self, data: str) -> list[Chunk]:
         if self._is_finished:

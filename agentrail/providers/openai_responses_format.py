@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from agentrail.core.protocol.request import Chunk, Completed, EffectId, ModelRequest, UsageUpdate
+from agentrail.core.protocol.request import Chunk, Completed, ModelRequest, UsageUpdate
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import OptionError, ProtocolError
 from agentrail.errors.advice import Advice, advise
@@ -24,15 +24,16 @@ from agentrail.messages import (
     UserMessage,
     encoded,
 )
-from agentrail.providers.failures import Vendor, cut_short, failure_in_stream, reported_failure
+from agentrail.providers.failures import failure_in_stream, reported_failure
 from agentrail.providers.json_text import decode_object, encode_json
 from agentrail.providers.options import ProviderOptions
-from agentrail.providers.response_builder import ResponseBuilder, object_of, pieces_in, text_of, usage_in
+from agentrail.providers.response_builder import object_of, pieces_in, text_of, usage_in
 from agentrail.providers.wire_format import (
     Endpoint,
     Grouping,
     MakeReader,
     Placed,
+    Reader,
     between,
     chosen_tool,
     joined_object,
@@ -73,19 +74,16 @@ _PART_DONE: Final[Mapping[str, str]] = MappingProxyType(
 _ITEM_PARTS: Final[Mapping[str, str]] = MappingProxyType({"output_text": "text", "refusal": "refusal"})
 
 
-class ResponsesStream:
-    def __init__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> None:
-        self.draft: ResponseBuilder = ResponseBuilder(provider="openai", model=model, attempt=attempt)
-        self._vendor = vendor
-        self._request_bytes = request_bytes
+class ResponsesStream(Reader):
+    provider = "openai"
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
         # Number of items announced per output index.
         self._announced: dict[int | str, int] = {}
         self._calls: dict[object, int] = {}  # by item: the call's index in the draft
         self._done: set[object] = set()  # complete items
         self._was_refused = False
-        self._is_finished = False
-        self.ignored_events: int = 0
-        """Number of events that came after the end or are of an unknown kind."""
 
     def feed(self, data: str) -> list[Chunk]:
         if self._is_finished or data.startswith("[DONE]"):  # of another format, added by proxies
@@ -121,12 +119,6 @@ class ResponsesStream:
                 return self._terminal(event, "other")
             case _:
                 return self._unknown(event)
-
-    def close(self) -> list[Chunk]:
-        """Handle the end of the stream: only an explicit event ends a response."""
-        if not self._is_finished:
-            raise cut_short(self._vendor)
-        return []
 
     # --- items and their parts
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, ClassVar, Final, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 import attrs
@@ -28,36 +28,24 @@ from agentrail.messages import (
     UserBlock,
     UserMessage,
 )
-from agentrail.providers.failures import Vendor
+from agentrail.providers.failures import Vendor, cut_short
 from agentrail.providers.json_text import encode_json
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.response_builder import ResponseBuilder
 
 
-class Reader(Protocol):
+class Reader:
     """Decodes one response: fed with each event, closed at the end.
 
     Attributes:
+        provider: Provider of its thinking and opaque blocks.
         draft: The response so far.
         ignored_events: Number of events that came after the end or were not understood.
     """
 
-    draft: ResponseBuilder
-    ignored_events: int
+    provider: ClassVar[str]
 
-    def feed(self, data: str) -> list[Chunk]:
-        """Decode the data of one event. Nothing follows the terminal chunk."""
-        ...
-
-    def close(self) -> list[Chunk]:
-        """Handle the end of the stream: return nothing or a last chunk, or raise `Transport`."""
-        ...
-
-
-class MakeReader(Protocol):
-    """Creates the reader of a response. A reader class satisfies it."""
-
-    def __call__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> Reader:
+    def __init__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> None:
         """Start a response.
 
         Args:
@@ -66,6 +54,28 @@ class MakeReader(Protocol):
             vendor: The vendor, for error messages, with the key of this request among its secrets.
             request_bytes: Size of the request's body, to estimate usage that is not reported.
         """
+        self.draft: ResponseBuilder = ResponseBuilder(provider=self.provider, model=model, attempt=attempt)
+        self.ignored_events: int = 0
+        self._vendor = vendor
+        self._request_bytes = request_bytes
+        self._is_finished = False
+
+    def feed(self, data: str) -> list[Chunk]:
+        """Decode the data of one event. Nothing follows the terminal chunk."""
+        raise NotImplementedError
+
+    def close(self) -> list[Chunk]:
+        """Handle the end of the stream: return nothing or a last chunk, or raise `Transport`."""
+        if not self._is_finished:
+            raise cut_short(self._vendor)
+        return []
+
+
+class MakeReader(Protocol):
+    """Creates the reader of a response. A reader class satisfies it."""
+
+    def __call__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> Reader:
+        """Start a response. See `Reader`."""
         ...
 
 
