@@ -251,8 +251,7 @@ class NodeClient:
 
     def _read(self, response: httpcore.Response, nonce: str) -> NodeAnswer | None:
         signature = signature_in(response.headers)
-        if response.status != 200 or not is_signed_answer(self.secret, nonce, signature):  # noqa: PLR2004 - the only success
-            return None
-        with suppress(msgspec.MsgspecError):
-            return _ANSWERS.decode(response.content)
+        if response.status == 200 and is_signed_answer(self.secret, nonce, signature):  # noqa: PLR2004 - the only success
+            with suppress(msgspec.MsgspecError, RecursionError):
+                return _ANSWERS.decode(response.content)
         return None

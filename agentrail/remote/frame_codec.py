@@ -1,13 +1,12 @@
 """The WebSocket frames, as a client encodes and decodes them. Pure."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Meta, Raw, UnsetType
 
 from agentrail.core.wire.codec import decode_event
-from agentrail.errors import CodecError
 from agentrail.events import Event, UnknownEvent
 from agentrail.structs import decoder_of
 from agentrail.wire.form_fields import decoded_answer
@@ -20,6 +19,11 @@ USUAL_FRAMES_A_SECOND: Final = 100
 """Default rate limit, if the server states none."""
 
 
+class LinkLimits(msgspec.Struct, frozen=True, kw_only=True):
+    frame_bytes: Annotated[float, Meta(ge=1, le=1 << 40)] = USUAL_FRAME_BYTES
+    commands_per_second: Annotated[float, Meta(ge=1, le=1e9)] = USUAL_FRAMES_A_SECOND
+
+
 class ServerFrame(FrameHead, frozen=True, kw_only=True):
     """A frame of the server, of any type. `agentrail.wire.server_frames` describes each type.
 
@@ -29,8 +33,8 @@ class ServerFrame(FrameHead, frozen=True, kw_only=True):
 
     event: Raw | UnsetType = UNSET
     result: Raw | UnsetType = UNSET
-    heartbeat: float = 15.0
-    limits: dict[str, Any] = msgspec.field(default_factory=dict)
+    heartbeat: Annotated[float, Meta(ge=1, le=3_600)] = 15.0
+    limits: LinkLimits = LinkLimits()
 
 
 _FRAMES: Final = decoder_of(ServerFrame)
@@ -38,11 +42,7 @@ _OBJECTS: Final = decoder_of(dict[str, Any])
 
 
 def decode_server_frame(text: str | bytes) -> ServerFrame:
-    try:
-        return _FRAMES.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
-        message = f"the server sent an invalid frame of agentrail.v1: {error}"
-        raise CodecError(message, path="$") from error
+    return decoded_answer(_FRAMES, text, "the server sent an invalid frame of agentrail.v1")
 
 
 class LinkTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,18 +58,8 @@ class LinkTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def terms_in(frame: ServerFrame) -> LinkTerms:
-    bounds = {
-        "heartbeat": (frame.heartbeat, 1.0, 3_600.0),
-        "frame_bytes": (frame.limits.get("frame_bytes", USUAL_FRAME_BYTES), 1, 1 << 40),
-        "commands_per_second": (frame.limits.get("commands_per_second", USUAL_FRAMES_A_SECOND), 1, 1e9),
-    }
-    for name, (value, least, most) in bounds.items():
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not least <= value <= most:
-            message = f"the server sent an invalid welcome of agentrail.v1: {name} is {value!r:.80}, expected {least} to {most}"
-            raise CodecError(message, path=f"$.{name}")
-    (beat, *_), (size, *_), (rate, *_) = bounds.values()
-    return LinkTerms(heartbeat=float(beat), frame_bytes=int(size), frames_a_second=max(float(rate), 2.0))
+    size, rate = frame.limits.frame_bytes, frame.limits.commands_per_second
+    return LinkTerms(heartbeat=frame.heartbeat, frame_bytes=int(size), frames_a_second=max(rate, 2.0))
 
 
 def object_in(result: str | bytes) -> dict[str, Any]:
@@ -82,16 +72,10 @@ def event_in(frame: ServerFrame) -> Event | UnknownEvent:
 
 def position_of(event: Event | UnknownEvent) -> tuple[int, bool]:
     """Return the number of an event, even of a newer version, and whether it is ephemeral. 0 for an event without a number."""
-    if isinstance(event, UnknownEvent):
-        told = msgspec.json.decode(event.document)
-        seq = told.get("seq", 0)
-        return seq if type(seq) is int else 0, bool(told.get("ephemeral", False))
     return (0, False) if event.meta is None else (event.meta.seq, event.meta.ephemeral)
 
 
 def session_in(event: Event | UnknownEvent) -> str:
-    if isinstance(event, UnknownEvent):
-        return str(msgspec.json.decode(event.document).get("session_id", ""))
     return "" if event.meta is None else event.meta.session_id
 
 

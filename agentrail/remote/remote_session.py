@@ -317,10 +317,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         refuse(fault_of_via(via), fault_of_request_id(request_id))
         refuse_arguments("steer", via=via, request_id=request_id)
         told = {"message": said, "client_id": named}
-        receipt: SteerReceipt = read_reply(
-            partial(decode_receipt, SteerReceipt), await self._send("steer", told)
-        )
-        return receipt
+        return read_reply(partial(decode_receipt, SteerReceipt), await self._send("steer", told))
 
     async def _answer(self, asked: CycleQuestion) -> str:
         return await wait_within(asked.timeout_seconds, partial(self._ask, asked), cure_of(asked.client_id))

@@ -233,8 +233,7 @@ def _snapshot_in(form: SnapshotForm) -> Snapshot:
 
 
 def decode_status(text: bytes) -> Status:
-    status: Status = decoded_answer(_STATUSES, text)
-    return status
+    return decoded_answer(_STATUSES, text)
 
 
 # --- the conversation
@@ -252,8 +251,7 @@ def page_of_messages(messages: tuple[Message, ...], *, after: int = 0, limit: in
 
 
 def decode_messages(text: bytes) -> MessagePage:
-    page: MessagePage = decoded_answer(_PAGES, text)
-    return page
+    return decoded_answer(_PAGES, text)
 
 
 # --- receipts
@@ -264,8 +262,9 @@ def encode_receipt(receipt: Receipt) -> bytes:
     return encode_plain(receipt)
 
 
-def decode_receipt(kind: type[Struct], text: bytes) -> Any:
-    return decoded_answer(_RECEIPTS[kind], text)
+def decode_receipt(kind: type[T], text: bytes) -> T:
+    receipt: T = decoded_answer(_RECEIPTS[kind], text)
+    return receipt
 
 
 def encode_accepted(receipt: PromptReceipt, request_id: str) -> bytes:
@@ -291,10 +290,8 @@ def decode_receipt_found(text: bytes) -> PromptReceipt | SteerReceipt | None:
     found: _ReceiptFound | None = decoded_answer(_RECEIPTS_FOUND, text)
     if found is None:
         return None
-    receipt: PromptReceipt | SteerReceipt = decode_receipt(
-        PromptReceipt if found.of == "prompt" else SteerReceipt, bytes(found.receipt)
-    )
-    return receipt
+    kind: type[PromptReceipt | SteerReceipt] = PromptReceipt if found.of == "prompt" else SteerReceipt
+    return decode_receipt(kind, bytes(found.receipt))
 
 
 class _ReceiptFound(Struct, frozen=True, kw_only=True):
@@ -326,18 +323,20 @@ def decode_past_state(text: bytes) -> tuple[int, int, Snapshot, tuple[Message, .
     return form.number, form.at_ms, _snapshot_in(form.snapshot), form.messages
 
 
-def decoded_answer(decoder: msgspec.json.Decoder[T], text: bytes | str) -> T:
-    """Decode an answer of a server."""
+def decoded_answer(
+    decoder: msgspec.json.Decoder[T], text: bytes | str, fault: str = "the server's answer cannot be read"
+) -> T:
+    """Decode an answer of a server. `fault` begins the message of one that cannot be read."""
     try:
         return decoder.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
-        message = f"the server's answer cannot be read: {error}; it may be a newer version"
+        message = f"{fault}: {error}; it may be a newer version"
         raise CodecError(message, path="$") from error
 
 
 _SNAPSHOTS: Final = decoder_of(SnapshotForm)
 _STATUSES: Final = decoder_of(Status)
-_RECEIPTS: Final[Mapping[type[Struct], msgspec.json.Decoder[Any]]] = {
+_RECEIPTS: Final[Mapping[type[Any], msgspec.json.Decoder[Any]]] = {
     kind: decoder_of(kind) for kind in (PromptReceipt, SteerReceipt, AbortReceipt)
 }
 _RECEIPTS_FOUND: Final = decoder_of(_ReceiptFound | None)

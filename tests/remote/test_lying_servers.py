@@ -1,5 +1,6 @@
 """Servers that lie, stumble or say nothing: each ends as an exception of ours, in bounded time and memory. And servers over TLS."""
 
+import json
 import ssl
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ from agentrail.errors import AgentrailError, CodecError, Unreachable
 from agentrail.events import EventsLost
 from agentrail.gateway.serving import open_listeners, serve_app, tls_context
 from agentrail.remote.connect import open_remote
-from agentrail.remote.frame_codec import ServerFrame, terms_in
+from agentrail.remote.frame_codec import ServerFrame, decode_server_frame, terms_in
 from agentrail.remote.read_position import RemoteReading
 from agentrail.structs import replace
 from agentrail.testing.clock import FakeClock
@@ -96,7 +97,8 @@ async def test_a_request_whose_status_is_no_text_is_not_waited_for(status):
 def test_terms_that_cannot_be_are_refused(heartbeat, limits):
     """A heartbeat of nothing would be a client that does nothing else."""
     try:
-        terms = terms_in(ServerFrame(type="welcome", heartbeat=heartbeat, limits=limits))
+        frame = json.dumps({"type": "welcome", "heartbeat": heartbeat, "limits": limits})
+        terms = terms_in(decode_server_frame(frame))
     except CodecError:
         return
     assert 1 <= terms.heartbeat <= 3_600
