@@ -89,8 +89,7 @@ class MessagesStream(Reader):
 
     def feed(self, data: str) -> list[Chunk]:
         if self._is_finished:
-            self.ignored_events += 1
-            return []
+            return self.ignore()
         event = decode_object(data)
         match event.get("type"):
             case "content_block_delta":
@@ -114,8 +113,7 @@ class MessagesStream(Reader):
                 failure = failure_in_stream(event, self._vendor)
                 if failure is not None:
                     raise failure
-                self.ignored_events += 1
-                return []
+                return self.ignore()
 
     # --- blocks
 
@@ -164,8 +162,7 @@ class MessagesStream(Reader):
                 signature = text_of(delta, "signature")
                 return [self.draft.thinking("", signature)] if signature else []
             case _:
-                self.ignored_events += 1  # citations, and future kinds
-                return []
+                return self.ignore()  # citations, and future kinds
 
     def _stop(self, event: dict[str, Any]) -> list[Chunk]:
         block = self._block_of(event)

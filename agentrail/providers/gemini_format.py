@@ -95,8 +95,7 @@ class GeminiStream(Reader):
 
     def feed(self, data: str) -> list[Chunk]:
         if self._is_finished or data.startswith("[DONE]"):  # of another format, added by proxies
-            self.ignored_events += 1
-            return []
+            return self.ignore()
         event = decode_object(data)
         failure = failure_in_stream(event, self._vendor)
         if failure is not None:
@@ -114,7 +113,8 @@ class GeminiStream(Reader):
                 self._finish_message = text_of(candidate, "finishMessage")
         else:
             self._refuse_blocked(event.get("promptFeedback"))
-            self.ignored_events += not isinstance(usage, dict)
+            if not isinstance(usage, dict):
+                self.ignore()
         if isinstance(usage, dict):
             self._take_usage(usage, chunks)
         return chunks

@@ -170,8 +170,7 @@ class ChatStream(Reader):
 
     def feed(self, data: str) -> list[Chunk]:
         if self._is_finished:
-            self.ignored_events += 1
-            return []
+            return self.ignore()
         if data.startswith("[DONE]"):
             return [*self._start_waiting(), self._completed()]
         event = decode_object(data)
@@ -195,7 +194,7 @@ class ChatStream(Reader):
         if isinstance(usage, dict):
             self._take_usage(usage, chunks)
         elif choice is None:
-            self.ignored_events += 1  # an empty list of choices is some server's heartbeat
+            self.ignore()  # an empty list of choices is some server's heartbeat
         return chunks
 
     def close(self) -> list[Chunk]:

@@ -87,8 +87,7 @@ class ResponsesStream(Reader):
 
     def feed(self, data: str) -> list[Chunk]:
         if self._is_finished or data.startswith("[DONE]"):  # of another format, added by proxies
-            self.ignored_events += 1
-            return []
+            return self.ignore()
         event = decode_object(data)
         kind = event.get("type")
         match kind:
@@ -154,8 +153,7 @@ class ResponsesStream(Reader):
     def _arguments(self, event: dict[str, Any]) -> list[Chunk]:
         index, piece = self._calls.get(self._item(event)), text_of(event, "delta")
         if index is None:  # the item was not announced: its `done` has the content and the name
-            self.ignored_events += 1
-            return []
+            return self.ignore()
         return [self.draft.arguments(index, piece)] if piece else []
 
     def _arguments_done(self, key: object, whole: object) -> list[Chunk]:
@@ -181,8 +179,7 @@ class ResponsesStream(Reader):
 
     def _item_done(self, key: object, item: dict[str, Any]) -> list[Chunk]:
         if key in self._done:
-            self.ignored_events += 1
-            return []
+            return self.ignore()
         self._done.add(key)
         match item.get("type"):
             case "message":
@@ -257,8 +254,7 @@ class ResponsesStream(Reader):
             failure = failure_in_stream(event, self._vendor)
             if failure is not None:
                 raise failure
-        self.ignored_events += 1
-        return []
+        return self.ignore()
 
 
 def _parts_of(value: dict[str, Any], name: str) -> list[tuple[int, dict[str, Any]]]:

@@ -64,6 +64,11 @@ class Reader:
         """Decode the data of one event. Nothing follows the terminal chunk."""
         raise NotImplementedError
 
+    def ignore(self) -> list[Chunk]:
+        """Count an event that gives nothing."""
+        self.ignored_events += 1
+        return []
+
     def close(self) -> list[Chunk]:
         """Handle the end of the stream: return nothing or a last chunk, or raise `Transport`."""
         if not self._is_finished:
