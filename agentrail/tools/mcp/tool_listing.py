@@ -209,10 +209,11 @@ def pin_of(raw: Mapping[str, Any]) -> str:
 
 def decide_change(old: ServerTools, new: ServerTools) -> ListingChange:
     """Return the difference of two lists. Equal tools are not attached again."""
+    reported = frozenset(old.faults)  # there may be a million, each of them another
     return ListingChange(
         attach=tuple([one for name, one in new.tools.items() if old.tools.get(name) != one]),
         detach=tuple([name for name in old.tools if name not in new.tools]),
-        faults=tuple([fault for fault in new.faults if fault not in old.faults]),
+        faults=tuple([fault for fault in new.faults if fault not in reported]),
     )
 
 

@@ -232,3 +232,24 @@ def test_a_server_with_resources_has_two_more_tools():
     assert listing.tools["mcp__files__read_resource"].parameters["required"] == ["uri"]
     narrow = McpServer("files", command=["files"], tools=["read"])
     assert list(read_listing(narrow, [raw()], has_resources=True).tools) == ["mcp__files__read"]
+
+
+class _Counted(str):
+    """A fault that counts how often it is compared."""
+
+    __slots__ = ()
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        type(self).compared += 1
+        return str.__eq__(self, other)
+
+
+def test_faults_of_two_lists_are_not_compared_each_with_each():
+    """A server may list a hundred pages of tools that cannot be used, and change its list: the loop would stand for hours."""
+    old, new = (
+        ServerTools(faults=tuple(_Counted(f"{one}{number}") for number in range(500))) for one in "ab"
+    )
+    assert decide_change(old, new).faults == new.faults
+    assert _Counted.compared < 5_000
