@@ -13,7 +13,6 @@ import msgspec
 
 from agentrail.core.policy.response_format import ResponseFormat, fault_of_format
 from agentrail.core.protocol.plugin_record import PluginRecord
-from agentrail.core.protocol.signals import Signal
 from agentrail.core.session.open_calls import CallState, OpenCalls
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.core.stack import plugin_state
@@ -44,11 +43,13 @@ from agentrail.core.wire.shapes import (
     Shapes,
     brief_of,
     expected_kind,
+    raise_misfit,
     step_down,
+    without_doubles,
     written,
 )
 from agentrail.errors import AgentrailError, CodecError, PluginError
-from agentrail.events import KINDS, Event, UnknownEvent
+from agentrail.events import KINDS, UnknownEvent
 from agentrail.frozen import frozen_value
 from agentrail.messages import JsonObject, JsonValue, Message
 from agentrail.otp.persistent_maps import NO_ENTRIES, Index, Table
@@ -60,7 +61,8 @@ Resolve: TypeAlias = (
 
 NO_PLUGINS: Final[Resolve] = MappingProxyType({})
 
-T = TypeVar("T")
+Encode: TypeAlias = Callable[[Any], bytes]
+Decode: TypeAlias = Callable[[bytes], object]
 
 
 # --- shared parts of one document
@@ -220,7 +222,7 @@ class _History(Shape):
     classes, forms = frozenset({History}), frozenset({list})
 
     def __init__(self, shapes: Shapes) -> None:
-        self._messages = Row(shapes.of(Message), Log, Log)
+        self._messages = Row(shapes.of(Message), Log)
 
     def encode(self, value: Any, table: Any) -> PlainJson:
         table.first = value.messages[0] if value.messages else None
@@ -262,8 +264,7 @@ class _Spec(Shape):
 
     def decode(self, plain: PlainJson, table: Any) -> Any:
         if not 0 <= expected_kind(int, plain) < len(table.specs):
-            message = f"expected the number of one of {len(table.specs)} tools, got {brief_of(plain)}"
-            raise Misfit(message)
+            raise_misfit(f"the number of one of {len(table.specs)} tools", plain)
         return table.specs[plain]
 
 
@@ -325,8 +326,7 @@ class _Stack(Shape):
 
     def decode(self, plain: PlainJson, table: Any) -> Any:
         if plain != list(table.records):
-            message = f"expected the plugins of the document, {list(table.records)}, got {brief_of(plain)}"
-            raise Misfit(message)
+            raise_misfit(f"the plugins of the document, {list(table.records)}", plain)
         return table.stack
 
 
@@ -375,56 +375,37 @@ class _StateInAction(Shape):
         return table.state_of(table.by, plain)
 
 
-class _Event(Shape):
-    """An event, as it is published."""
+class _Coded(Shape):
+    """A signal, as it is journaled, or an event, as it is published."""
 
-    def __init__(self, kind: type[Event]) -> None:
-        self.classes, self.forms = frozenset({kind}), frozenset({dict})
-        self.tags = frozenset({("kind", KINDS[kind])})
+    forms: frozenset[type] = frozenset({dict})
+
+    def __init__(self, kind: type, tag: str, encode: Encode, decode: Decode) -> None:
+        self.classes = frozenset({kind})
+        self.tags = frozenset({("kind", tag)})
+        self._encode, self._decode = encode, decode
 
     def encode(self, value: Any, table: Any) -> PlainJson:
-        return _kept(value, encode_event, decode_event)
+        """Encode a value that decodes to itself. The codec changes values that JSON cannot represent, which is refused here."""
+        try:
+            form = self._encode(value)
+            same = self._decode(form) == value
+        except (TypeError, CodecError) as error:
+            raise Misfit(str(error)) from error
+        if not same:
+            message = f"a {type(value).__name__} that JSON cannot represent: a lone surrogate, or a number that is not finite"
+            raise Misfit(message)
+        return msgspec.json.decode(form)
 
     def decode(self, plain: PlainJson, table: Any) -> Any:
-        event = _given(decode_event, written(plain))
-        if isinstance(event, UnknownEvent):
-            message = f"an event {event.kind!r} with unknown content"
+        try:
+            found = self._decode(written(plain))
+        except CodecError as error:
+            raise Misfit(str(error)) from error
+        if isinstance(found, UnknownEvent):
+            message = f"an event {found.kind!r} with unknown content"
             raise Misfit(message, is_news=True)
-        return event
-
-
-class _Signal(Shape):
-    """A signal, as it is journaled."""
-
-    def __init__(self, kind: type[Signal]) -> None:
-        self.classes, self.forms = frozenset({kind}), frozenset({dict})
-        self.tags = frozenset({("kind", SIGNAL_KINDS[kind])})
-
-    def encode(self, value: Any, table: Any) -> PlainJson:
-        return _kept(value, encode_signal, decode_signal)
-
-    def decode(self, plain: PlainJson, table: Any) -> Any:
-        return _given(decode_signal, written(plain))
-
-
-def _kept(value: T, encode: Callable[[T], bytes], decode: Callable[[bytes], object]) -> PlainJson:
-    """Encode a value that decodes to itself. The codec changes values that JSON cannot represent, which is refused here."""
-    try:
-        form = encode(value)
-        same = decode(form) == value
-    except (TypeError, CodecError) as error:
-        raise Misfit(str(error)) from error
-    if not same:
-        message = f"a {type(value).__name__} that JSON cannot represent: a lone surrogate, or a number that is not finite"
-        raise Misfit(message)
-    return msgspec.json.decode(form)
-
-
-def _given(decode: Callable[[bytes], T], form: bytes) -> T:
-    try:
-        return decode(form)
-    except CodecError as error:
-        raise Misfit(str(error)) from error
+        return found
 
 
 def _record_of(member: Member) -> PluginRecord:
@@ -464,10 +445,7 @@ def _grown(items: Sequence[Any]) -> GrowingSet[Any]:
     made: GrowingSet[Any] = GrowingSet()
     for item in items:
         made = made.added(item)
-    if len(made) != len(items):
-        message = "a set contains a member twice"
-        raise Misfit(message)
-    return made
+    return without_doubles(made, items)
 
 
 def _batch(calls: Sequence[CallState]) -> OpenCalls:
@@ -490,7 +468,7 @@ _OWN: Final[Mapping[Any, Callable[[Shapes, Any], Shape]]] = MappingProxyType(
         Decision: lambda shapes, _: _Decision(shapes),
         tuple[str, object]: lambda shapes, _: shapes.of(tuple[str, JsonValue]),
         _First: lambda shapes, _: _FirstMessage(shapes),
-        Log: lambda shapes, inner: Row(shapes.of(inner[0]), Log, Log),
+        Log: lambda shapes, inner: Row(shapes.of(inner[0]), Log),
         GrowingSet: lambda shapes, inner: Row(shapes.of(inner[0]), GrowingSet, _grown),
         Table: lambda shapes, inner: _Entries(Fixed((shapes.of(int), shapes.of(inner[0]))), Table()),
         Index: lambda shapes, inner: _Entries(Fixed(tuple(map(shapes.of, inner))), NO_ENTRIES),
@@ -502,9 +480,9 @@ def _own_shape(shapes: Shapes, hint: Any) -> Shape | None:
     if isinstance(hint, TypeVar):  # the state in an action
         return _StateInAction()
     if hint in KINDS:
-        return _Event(hint)
+        return _Coded(hint, KINDS[hint], encode_event, decode_event)
     if hint in SIGNAL_KINDS:
-        return _Signal(hint)
+        return _Coded(hint, SIGNAL_KINDS[hint], encode_signal, decode_signal)
     make = _OWN.get(hint) or _OWN.get(get_origin(hint))
     return None if make is None else make(shapes, get_args(hint))
 

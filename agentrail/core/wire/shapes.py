@@ -8,7 +8,7 @@ Derived from annotations, so no field is forgotten.
 import enum
 import math
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType, NoneType
 from typing import (
     Any,
@@ -16,6 +16,7 @@ from typing import (
     Final,
     Literal,
     NewType,
+    NoReturn,
     TypeAlias,
     TypeVar,
     Union,
@@ -32,6 +33,7 @@ from agentrail.frozen import FrozenDict, FrozenList, TooDeep, frozen_value, not_
 from agentrail.structs import tag_name
 
 T = TypeVar("T")
+C = TypeVar("C", bound=Collection[Any])
 
 PlainJson: TypeAlias = Any
 """Values that `msgspec.json` encodes directly: dictionaries, lists, texts, numbers, booleans, None, or `msgspec.Raw`."""
@@ -110,11 +112,15 @@ def brief_of(value: object) -> str:
     return _NAMES.get(type(value), type(value).__name__)
 
 
+def raise_misfit(expected: str, given: object, *, is_news: bool = False, at: str | None = None) -> NoReturn:
+    misfit = Misfit(f"expected {expected}, got {brief_of(given)}", is_news=is_news)
+    raise misfit if at is None else misfit.at(at)
+
+
 def expected_kind(kind: type, plain: object) -> Any:
     """Return a plain value after a check of its kind."""
     if type(plain) is not kind:
-        message = f"expected {_NAMES[kind]}, got {brief_of(plain)}"
-        raise Misfit(message)
+        raise_misfit(_NAMES[kind], plain)
     return plain
 
 
@@ -161,8 +167,7 @@ class _Float(Shape):
                 number = math.inf
             if math.isfinite(number):
                 return number
-        message = f"expected a finite number, got {brief_of(value)}"
-        raise Misfit(message)
+        raise_misfit("a finite number", value)
 
     decode = encode
 
@@ -177,8 +182,7 @@ class _Words(Shape):
     def encode(self, value: Any, table: Any) -> PlainJson:
         if value in self._words and type(value) in self.forms:
             return value
-        message = f"expected one of {', '.join(map(repr, self._words))}, got {brief_of(value)}"
-        raise Misfit(message, is_news=True)
+        raise_misfit(f"one of {', '.join(map(repr, self._words))}", value, is_news=True)
 
     decode = encode
 
@@ -195,8 +199,7 @@ class _Member(Shape):
     def encode(self, value: Any, table: Any) -> PlainJson:
         if type(value) in self.classes:
             return value.value
-        message = f"expected one of {', '.join(map(str, self._by_value.values()))}, got {brief_of(value)}"
-        raise Misfit(message)
+        raise_misfit(f"one of {', '.join(map(str, self._by_value.values()))}", value)
 
     def decode(self, plain: PlainJson, table: Any) -> Any:
         return self._by_value[self._words.decode(plain, table)]
@@ -217,24 +220,20 @@ class Json(Shape):
 
     def encode(self, value: Any, table: Any) -> PlainJson:
         fault = not_json(value, "it")
-        if fault is None and type(value) not in self.classes:
-            fault = (
-                f"expected {' or '.join(sorted(_NAMES[form] for form in self.forms))}, got {brief_of(value)}"
-            )
         if fault is not None:
             raise Misfit(fault)
-        return value
+        return self._checked(value, self.classes)
 
     def decode(self, plain: PlainJson, table: Any) -> Any:
-        if type(plain) not in self.forms:
-            message = (
-                f"expected {' or '.join(sorted(_NAMES[form] for form in self.forms))}, got {brief_of(plain)}"
-            )
-            raise Misfit(message)
         try:
-            return frozen_value(plain)
+            return frozen_value(self._checked(plain, self.forms))
         except TooDeep as error:
             raise Misfit(str(error)) from error
+
+    def _checked(self, value: object, kinds: frozenset[type]) -> Any:
+        if type(value) not in kinds:
+            raise_misfit(" or ".join(sorted(_NAMES[form] for form in self.forms)), value)
+        return value
 
 
 # --- several values
@@ -246,25 +245,20 @@ class Row(Shape):
     forms: frozenset[type] = frozenset({list})
 
     def __init__(
-        self,
-        item: Shape,
-        kind: type = tuple,
-        make: Callable[[list[Any]], Any] = tuple,
-        classes: frozenset[type] | None = None,
+        self, item: Shape, kind: type = tuple, make: Callable[[list[Any]], Any] | None = None
     ) -> None:
-        """Create the shape from the item's shape, the container class, and its constructor from a list."""
-        self.item = item
-        self.make = make
-        self.classes: frozenset[type] = classes or frozenset({kind})
+        """Create the shape from the item's shape, the container class, and its constructor from a list, if it is not the class."""
+        self.item: Shape = item
+        self._kind, self._make = kind, make or kind
+        self.classes: frozenset[type] = frozenset({kind})
 
     def encode(self, value: Any, table: Any) -> PlainJson:
-        if type(value) not in self.classes:
-            message = f"expected {' or '.join(sorted(kind.__name__ for kind in self.classes))}, got {brief_of(value)}"
-            raise Misfit(message)
+        if type(value) is not self._kind:
+            raise_misfit(self._kind.__name__, value)
         return _each(self.item.encode, value, table)
 
     def decode(self, plain: PlainJson, table: Any) -> Any:
-        return self.make(_each(self.item.decode, expected_kind(list, plain), table))
+        return self._make(_each(self.item.decode, expected_kind(list, plain), table))
 
 
 def _each(convert: Callable[[Any, Any], Any], items: Any, table: Any) -> list[Any]:
@@ -281,7 +275,7 @@ class _SetOf(Row):
     """A set, sorted by the encoded members, because the order of a set differs in each process."""
 
     def __init__(self, item: Shape) -> None:
-        super().__init__(item, frozenset, frozenset)
+        super().__init__(item, frozenset, lambda items: without_doubles(frozenset(items), items))
 
     def encode(self, value: Any, table: Any) -> PlainJson:
         items: list[Any] = super().encode(value, table)
@@ -292,12 +286,13 @@ class _SetOf(Row):
         ):  # half of a surrogate pair: the whole document fails to encode, and reports it
             return items
 
-    def decode(self, plain: PlainJson, table: Any) -> Any:
-        found = super().decode(plain, table)
-        if len(found) != len(plain):
-            message = "a set contains a member twice"
-            raise Misfit(message)
-        return found
+
+def without_doubles(made: C, items: Sequence[Any]) -> C:
+    """Return a set that was made of these items."""
+    if len(made) != len(items):
+        message = "a set contains a member twice"
+        raise Misfit(message)
+    return made
 
 
 class Fixed(Shape):
@@ -311,8 +306,7 @@ class Fixed(Shape):
 
     def encode(self, value: Any, table: Any) -> PlainJson:
         if type(value) is not tuple:
-            message = f"expected a tuple, got {brief_of(value)}"
-            raise Misfit(message)
+            raise_misfit("a tuple", value)
         return self._convert("encode", value, table)
 
     def decode(self, plain: PlainJson, table: Any) -> Any:
@@ -337,8 +331,7 @@ class _MapOf(Shape):
 
     def encode(self, value: Any, table: Any) -> PlainJson:
         if type(value) not in _MAPPINGS:
-            message = f"expected a mapping, got {brief_of(value)}"
-            raise Misfit(message)
+            raise_misfit("a mapping", value)
         return _fields(
             ((expected_kind(str, name), self._item.encode, item) for name, item in value.items()), table
         )
@@ -384,8 +377,7 @@ class Fields(Shape):
 
     def encode(self, value: Any, table: Any) -> PlainJson:
         if type(value) is not self._kind:
-            message = f"expected {self._kind.__name__}, got {brief_of(value)}"
-            raise Misfit(message)
+            raise_misfit(self._kind.__name__, value)
         made: dict[str, Any] = {} if self._tag is None else {self._tag[0]: self._tag[1]}
         name = ""
         try:
@@ -401,8 +393,7 @@ class Fields(Shape):
         given: dict[str, Any] = expected_kind(dict, plain)
         tag_field, word = self._tag or (None, None)
         if tag_field is not None and given.get(tag_field) != word:
-            message = f"expected {word!r}, got {brief_of(given.get(tag_field))}"
-            raise Misfit(message, is_news=True).at(tag_field)
+            raise_misfit(repr(word), given.get(tag_field), is_news=True, at=tag_field)
         missing = [name for name in self._required if name not in given]
         if missing:
             message = f"the field {missing[0]!r} is missing"
@@ -464,8 +455,7 @@ class _OneOf(Shape):
         option = self._by_class.get(type(value))
         if option is None:
             wanted = sorted(_NAMES.get(kind, kind.__name__) for kind in self.classes)
-            message = f"expected {_some_of(wanted)}, got {brief_of(value)}"
-            raise Misfit(message)
+            raise_misfit(_some_of(wanted), value)
         return option.encode(value, table)
 
     def decode(self, plain: PlainJson, table: Any) -> Any:
@@ -521,6 +511,7 @@ _encoder: Final = msgspec.json.Encoder(enc_hook=_as_object)
 Special: TypeAlias = Callable[["Shapes", Any], Shape | None]
 
 
+@attrs.define(eq=False)
 class Shapes:
     """The shapes of annotations, each made once."""
 
@@ -528,16 +519,10 @@ class Shapes:
         {str: _Scalar(str), bool: _Scalar(bool), NoneType: _Scalar(NoneType), int: _Whole(), float: _Float()}
     )
 
-    def __init__(
-        self,
-        special: Special,
-        fields: Mapping[tuple[str, str], Any] = MappingProxyType({}),
-        later: frozenset[tuple[str, str]] = frozenset(),
-    ) -> None:
-        self._later = later
-        self._special = special
-        self._of_fields = fields
-        self._known: dict[Any, Shape] = dict(self._PLAIN)
+    _special: Special
+    _of_fields: Mapping[tuple[str, str], Any] = MappingProxyType({})
+    _later: frozenset[tuple[str, str]] = frozenset()
+    _known: dict[Any, Shape] = attrs.field(init=False, factory=lambda: dict(Shapes._PLAIN))
 
     @property
     def known(self) -> tuple[Shape, ...]:
