@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
 
+from attrs import define, field
 from msgspec import Struct
 
 from agentrail.events import (
@@ -157,76 +158,79 @@ _OUTCOMES: Final[Mapping[type[Event], str]] = {
 }
 
 
+@define(eq=False)
 class _Lane:
     """The spans of one session, and the open ones among them."""
 
-    def __init__(self, spans: list[SpanItem], children: dict[str, SpanItem], above: SpanItem | None) -> None:
-        self._spans = spans
-        self.children = children  # of all lanes: the end of a child may arrive before its last events
-        self._above = above
-        self._cycle: SpanItem | None = None
-        self._ended_cycle: SpanItem | None = None
-        self._request: SpanItem | None = None
-        self._first_request: SpanItem | None = None
-        self._compaction: SpanItem | None = None
-        self._calls: dict[str, SpanItem] = {}
-        self._gates: dict[str, SpanItem] = {}
-        self._prompts: dict[str, str] = {}
+    _spans: list[SpanItem]
+    children: dict[str, SpanItem]  # of all lanes: the end of a child may arrive before its last events
+    _above: SpanItem | None
+    _seq: int = field(init=False, default=0)
+    _at_ms: int = field(init=False, default=0)
+    _cycle: SpanItem | None = field(init=False, default=None)
+    _ended_cycle: SpanItem | None = field(init=False, default=None)
+    _request: SpanItem | None = field(init=False, default=None)
+    _first_request: SpanItem | None = field(init=False, default=None)
+    _compaction: SpanItem | None = field(init=False, default=None)
+    _calls: dict[str, SpanItem] = field(init=False, factory=dict)
+    _gates: dict[str, SpanItem] = field(init=False, factory=dict)
+    _prompts: dict[str, str] = field(init=False, factory=dict)
 
     def hear(self, event: Event, seq: int, at_ms: int) -> None:
+        self._seq, self._at_ms = seq, at_ms
         match event:
             case PromptReceived(ref=ref, content=content):
                 said = "".join([one.text for one in content if isinstance(one, Text)])
                 self._prompts = {ref: said[:MAX_SPAN_WORDS]}
             case AgentStart():
-                self._begin_cycle(event, seq, at_ms)
+                self._begin_cycle(event)
             case AgentEnd() | AgentAbort() | AgentError():
-                self._end_cycle(event, seq, at_ms)
+                self._end_cycle(event)
             case AbortSettled(receipt=receipt):
                 if self._ended_cycle is not None:
                     self._ended_cycle.attributes["abort_ms"] = receipt.milliseconds
                     self._ended_cycle.attributes["unknown_calls"] = len(receipt.unknown)
             case SessionEnd():
-                self._cut_all(seq, at_ms)
-                self._end(self._cycle, seq, at_ms, "incomplete")
+                self._cut_all()
+                self._end(self._cycle, "incomplete")
                 self._cycle = None
             case RequestStart() | MessageStart() | ResponseComplete() | StreamError() | ContextOverflow():
-                self._hear_request(event, seq, at_ms)
+                self._hear_request(event)
             case Retry() | ModelSwitched():
-                self._hear_change(event, seq, at_ms)
+                self._hear_change(event)
             case ToolExecutionStart() | ToolExecutionEnd() | ToolExecutionMetrics() | ToolRetry():
-                self._hear_call(event, seq, at_ms)
+                self._hear_call(event)
             case ToolBlocked() | ToolKilled() | ToolSkippedForSteering() | ToolCallUnknown():
-                self._hear_verdict(event, seq, at_ms)
+                self._hear_verdict(event)
             case LargeResultOffloaded(call_id=call_id, path=path):
                 if call_id in self._calls:
                     self._calls[call_id].attributes["offloaded"] = path
             case ApprovalRequired() | ApprovalResolved():
-                self._hear_approval(event, seq, at_ms)
+                self._hear_approval(event)
             case SubagentStart() | SubagentEnd():
-                self._hear_child(event, seq, at_ms)
+                self._hear_child(event)
             case CompactStart() | CompactEnd() | CompactSkipped():
-                self._hear_compaction(event, seq, at_ms)
+                self._hear_compaction(event)
             case _:
-                for mark in marks_of(event, at_ms):
+                for mark in marks_of(event, self._at_ms):
                     self._mark(mark)
 
     # --- cycles
 
-    def _begin_cycle(self, event: AgentStart, seq: int, at_ms: int) -> None:
-        self._cut_all(seq, at_ms)
-        self._end(self._cycle, seq, at_ms, "incomplete")  # left open by a rewind, or by the start of a page
-        span = self._begin("cycle", "invoke_agent", seq, at_ms, self._above)
+    def _begin_cycle(self, event: AgentStart) -> None:
+        self._cut_all()
+        self._end(self._cycle, "incomplete")  # left open by a rewind, or by the start of a page
+        span = self._begin("cycle", "invoke_agent", self._above)
         span.attributes["ref"] = event.ref
         prompt = self._prompts.pop(event.ref, None)
         if prompt is not None:
             span.attributes["prompt"] = prompt
         self._cycle, self._first_request = span, None
 
-    def _end_cycle(self, event: AgentEnd | AgentAbort | AgentError, seq: int, at_ms: int) -> None:
+    def _end_cycle(self, event: AgentEnd | AgentAbort | AgentError) -> None:
         if isinstance(event, AgentError):
-            self._fail_request(event.error.code, seq, at_ms)
-        self._cut_all(seq, at_ms)
+            self._fail_request(event.error.code)
+        self._cut_all()
         span, self._cycle = self._cycle, None
         if span is None:  # an abort in idle
             return
@@ -235,13 +239,13 @@ class _Lane:
                 span.attributes |= {"stop_reason": reason, "turns": turns}
                 span.attributes |= {"total_in": usage.input, "total_out": usage.output}
                 span.attributes["total_usd"] = usage.cost_usd
-                self._end(span, seq, at_ms, "done")
+                self._end(span, "done")
             case AgentAbort(reason=reason):
                 span.attributes["reason"] = reason
-                self._end(span, seq, at_ms, "aborted")
+                self._end(span, "aborted")
             case _:
                 span.attributes["error"] = event.error.code
-                self._end(span, seq, at_ms, "failed")
+                self._end(span, "failed")
         self._ended_cycle = span
 
     # --- requests
@@ -249,13 +253,11 @@ class _Lane:
     def _hear_request(
         self,
         event: RequestStart | MessageStart | ResponseComplete | StreamError | ContextOverflow,
-        seq: int,
-        at_ms: int,
     ) -> None:
         match event:
             case RequestStart(model=model, attempt=attempt, messages=messages):
-                self._end(self._request, seq, at_ms, "incomplete")
-                begun = self._begin("request", f"chat {model}", seq, at_ms, self._cycle)
+                self._end(self._request, "incomplete")
+                begun = self._begin("request", f"chat {model}", self._cycle)
                 begun.attempt = attempt
                 begun.attributes |= {"model": model, "messages": messages}
                 if attempt == 1 or self._first_request is None:
@@ -264,7 +266,7 @@ class _Lane:
                 self._request = begun
             case MessageStart():
                 if self._request is not None:
-                    self._request.attributes["first_chunk_ms"] = at_ms - self._request.from_ms
+                    self._request.attributes["first_chunk_ms"] = self._at_ms - self._request.from_ms
             case ResponseComplete(usage=usage, stop_reason=reason):
                 span, self._request = self._request, None
                 if span is not None:
@@ -272,36 +274,34 @@ class _Lane:
                     span.cost_usd = usage.cost_usd
                     span.attributes |= {"stop_reason": reason, "cache_read": usage.cache_read}
                     span.attributes |= {"cache_write": usage.cache_write, "estimated": usage.estimated}
-                    self._end(span, seq, at_ms, "done")
+                    self._end(span, "done")
             case _:
-                self._fail_request(event.error.code, seq, at_ms)
+                self._fail_request(event.error.code)
 
-    def _hear_change(self, event: Retry | ModelSwitched, seq: int, at_ms: int) -> None:
+    def _hear_change(self, event: Retry | ModelSwitched) -> None:
         if isinstance(event, Retry):
-            self._mark(_mark(at_ms, action="retry", detail=str(event.delay_ms)))
-            self._fail_request(event.error.code, seq, at_ms)
+            self._mark(_mark(self._at_ms, action="retry", detail=str(event.delay_ms)))
+            self._fail_request(event.error.code)
             return
-        self._mark(_mark(at_ms, plugin=event.by, action="model", detail=event.to_model))
+        self._mark(_mark(self._at_ms, plugin=event.by, action="model", detail=event.to_model))
         if event.by == "fallback":
-            self._fail_request("fallback", seq, at_ms)
+            self._fail_request("fallback")
 
-    def _fail_request(self, code: str, seq: int, at_ms: int) -> None:
+    def _fail_request(self, code: str) -> None:
         span, self._request = self._request, None
         if span is not None:
             span.attributes["error"] = code
-            self._end(span, seq, at_ms, "error")
+            self._end(span, "error")
 
     # --- calls and gates
 
     def _hear_call(
         self,
         event: ToolExecutionStart | ToolExecutionEnd | ToolExecutionMetrics | ToolRetry,
-        seq: int,
-        at_ms: int,
     ) -> None:
         call_id = event.call_id
         if isinstance(event, ToolExecutionStart):
-            span = self._begin("call", f"execute_tool {event.name}", seq, at_ms, self._cycle)
+            span = self._begin("call", f"execute_tool {event.name}", self._cycle)
             span.attempt = 1
             span.attributes |= {"tool": event.name, "call_id": call_id}
             self._calls[call_id] = span
@@ -315,14 +315,14 @@ class _Lane:
         match event:
             case ToolRetry(attempt=attempt, error=error):
                 known.attempt = attempt + 1
-                known.marks.append(_mark(at_ms, action="retry", detail=error.code))
+                known.marks.append(_mark(self._at_ms, action="retry", detail=error.code))
             case ToolExecutionMetrics(duration_ms=duration_ms, attempts=attempts):
                 known.attempt = attempts
                 known.attributes["duration_ms"] = duration_ms
             case _:
                 usual = "error" if event.result.is_error else "done"
                 verdict = known.attributes.get("verdict")
-                self._end(known, seq, at_ms, usual if verdict is None else str(verdict))
+                self._end(known, usual if verdict is None else str(verdict))
                 del self._calls[call_id]
                 self._gates = {
                     one: gate
@@ -333,52 +333,48 @@ class _Lane:
     def _hear_verdict(
         self,
         event: ToolBlocked | ToolKilled | ToolSkippedForSteering | ToolCallUnknown,
-        seq: int,
-        at_ms: int,
     ) -> None:
         known = self._calls.get(event.call_id)
         if known is None:
             return
         known.attributes["verdict"] = _OUTCOMES[type(event)]
         if isinstance(event, ToolBlocked):
-            gate = self._begin("gate", event.by, seq, at_ms, known)
+            gate = self._begin("gate", event.by, known)
             gate.attributes |= {"tool": event.name, "call_id": event.call_id, "by": event.by}
-            self._end(gate, seq, at_ms, "blocked")
+            self._end(gate, "blocked")
 
-    def _hear_approval(self, event: ApprovalRequired | ApprovalResolved, seq: int, at_ms: int) -> None:
+    def _hear_approval(self, event: ApprovalRequired | ApprovalResolved) -> None:
         asked = event.approval
         if isinstance(event, ApprovalRequired):
             above = self._calls.get(asked.call_id) or self._cycle
-            gate = self._begin("gate", "approval", seq, at_ms, above)
+            gate = self._begin("gate", "approval", above)
             gate.attributes |= {"tool": asked.tool, "call_id": asked.call_id, "approval_id": asked.id}
-            gate.to_ms, gate.outcome = at_ms, "waiting"
+            gate.to_ms, gate.outcome = self._at_ms, "waiting"
             self._gates[asked.id] = gate
             return
         known = self._gates.get(asked.id)
         if known is not None:
-            known.outcome, known.to_seq = event.status, seq
-            known.attributes |= {"by": event.by, "waited_ms": max(at_ms - known.from_ms, 0)}
+            known.outcome, known.to_seq = event.status, self._seq
+            known.attributes |= {"by": event.by, "waited_ms": max(self._at_ms - known.from_ms, 0)}
 
     # --- children and compactions
 
-    def _hear_child(self, event: SubagentStart | SubagentEnd, seq: int, at_ms: int) -> None:
+    def _hear_child(self, event: SubagentStart | SubagentEnd) -> None:
         if isinstance(event, SubagentStart):
             above = self._calls.get(event.call_id) or self._cycle
-            span = self._begin("child", "invoke_agent", seq, at_ms, above)
+            span = self._begin("child", "invoke_agent", above)
             span.attributes |= {"child_id": event.child_id, "call_id": event.call_id}
             span.attributes["description"] = event.description[:MAX_SPAN_WORDS]
             self.children[event.child_id] = span
             return
         known = self.children.get(event.child_id)
         if known is not None and known.to_ms is None:
-            self._end(known, seq, at_ms, "error" if event.result.is_error else "done")
+            self._end(known, "error" if event.result.is_error else "done")
 
-    def _hear_compaction(
-        self, event: CompactStart | CompactEnd | CompactSkipped, seq: int, at_ms: int
-    ) -> None:
+    def _hear_compaction(self, event: CompactStart | CompactEnd | CompactSkipped) -> None:
         if isinstance(event, CompactStart):
-            self._end(self._compaction, seq, at_ms, "incomplete")
-            self._compaction = self._begin("compaction", "compact", seq, at_ms, self._cycle)
+            self._end(self._compaction, "incomplete")
+            self._compaction = self._begin("compaction", "compact", self._cycle)
             self._compaction.attributes["reason"] = event.reason
             return
         span, self._compaction = self._compaction, None
@@ -386,10 +382,10 @@ class _Lane:
             if span is not None:
                 span.attributes |= {"removed": event.removed, "tokens_before": event.tokens_before}
                 span.attributes["tokens_after"] = event.tokens_after
-            self._end(span, seq, at_ms, "done")
+            self._end(span, "done")
             return
-        self._end(span, seq, at_ms, "skipped")
-        self._mark(_mark(at_ms, plugin=event.by, action="skipped", detail=event.reason))
+        self._end(span, "skipped")
+        self._mark(_mark(self._at_ms, plugin=event.by, action="skipped", detail=event.reason))
 
     # --- spans
 
@@ -400,16 +396,16 @@ class _Lane:
         if span is not None:
             span.marks.append(mark)
 
-    def _begin(self, kind: SpanOf, name: str, seq: int, at_ms: int, above: SpanItem | None) -> SpanItem:
+    def _begin(self, kind: SpanOf, name: str, above: SpanItem | None) -> SpanItem:
         above = above or self._above
         span = SpanItem(
-            key=f"{kind}:{seq}",
+            key=f"{kind}:{self._seq}",
             parent=None if above is None else above.key,
             kind=kind,
             name=name,
-            from_ms=at_ms,
+            from_ms=self._at_ms,
             to_ms=None,
-            seq=seq,
+            seq=self._seq,
             to_seq=None,
             outcome=None,
             attempt=None,
@@ -422,14 +418,15 @@ class _Lane:
         self._spans.append(span)
         return span
 
-    def _end(self, span: SpanItem | None, seq: int, at_ms: int, outcome: str) -> None:
+    def _end(self, span: SpanItem | None, outcome: str) -> None:
         if span is not None:
-            span.to_ms, span.to_seq, span.outcome = max(at_ms, span.from_ms), seq, outcome
+            span.to_ms, span.to_seq = max(self._at_ms, span.from_ms), self._seq
+            span.outcome = outcome
 
-    def _cut_all(self, seq: int, at_ms: int) -> None:
+    def _cut_all(self) -> None:
         """End all spans of a cycle whose own end will not come."""
         for span in (self._request, self._compaction, *self._calls.values()):
-            self._end(span, seq, at_ms, "incomplete")
+            self._end(span, "incomplete")
         self._request = self._compaction = None
         self._calls = {}
         self._gates = {}
