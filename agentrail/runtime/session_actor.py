@@ -3,11 +3,11 @@
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import trio
-from attrs import evolve, frozen
+from attrs import define, evolve, field, frozen
 
 from agentrail.abc import Tool
 from agentrail.actors.mailbox import Mailbox
@@ -18,6 +18,7 @@ from agentrail.core.protocol.effects import Effect, Publish, Refuse, ReplyToCall
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import (
     Asked,
+    ChangePlugins,
     FinalOutcome,
     Recovered,
     ResponseCompleted,
@@ -35,6 +36,7 @@ from agentrail.core.session.state import Phase, SessionState
 from agentrail.core.session.transitions import is_late_ephemeral
 from agentrail.core.session.views import LiveText, Snapshot, Status, snapshot_of, status_of
 from agentrail.core.stack.plugin import Plugin
+from agentrail.core.stack.plugin_changes import find_plugin
 from agentrail.core.wire.normalize import settled
 from agentrail.errors import (
     AgentrailError,
@@ -58,11 +60,12 @@ from agentrail.runtime.error_scrubber import Scrub, scrub_of
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.event_subscription import Subscription, TakenSnapshot, Terms
 from agentrail.runtime.interpreter import Interpreter, MailboxItem
+from agentrail.runtime.model_lookup import Choice, is_object
 from agentrail.runtime.pending_calls import PendingCalls
+from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.ports import Ports
 from agentrail.runtime.rewind_request import RewindRequest, is_quiet
 from agentrail.runtime.session_clock import Alarm, now_ms
-from agentrail.runtime.session_code import HeldCode
 from agentrail.runtime.session_journal import SessionJournal, Stepped
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.runtime.session_rest import (
@@ -83,6 +86,9 @@ from agentrail.runtime.store_summary import stored_standing
 #
 # A row stays in memory: the code that no journal holds, and the session's position. A handle or subscription holds a cell
 # without a state. A message to it waits in the mailbox and wakes the session. `hibernation` wakes it.
+
+
+MAILBOX_CAPACITY = 1000
 
 
 class SleepStage(Enum):
@@ -116,14 +122,12 @@ class SleepingSession:
     reading: HowToRead
 
 
+@define(eq=False)
 class Waking:
     """A pending wake-up. Every caller that waits for it gets the same result."""
 
-    __slots__ = ("done", "error")
-
-    def __init__(self) -> None:
-        self.done: trio.Event = trio.Event()
-        self.error: AgentrailError | None = None
+    done: trio.Event = field(init=False, factory=trio.Event)
+    error: AgentrailError | None = field(init=False, default=None)
 
 
 class Sleep:
@@ -155,25 +159,50 @@ class Sleep:
             waking.done.set()
 
 
-class SleepingCell(HeldCode):
-    """A session cell that can hibernate: the fields that it drops when suspended and gets back when restored."""
+@define(eq=False, repr=False, init=False)
+class SleepingCell:
+    """A session cell that can hibernate: the fields that it drops when suspended and gets back when restored.
 
-    __slots__ = ("interpreter", "journal", "ports", "scrub", "sleep", "state")
+    It holds code outside the state: tools, plugins being added, providers. Kept as long as it may be needed.
+    """
 
-    state: SessionState
-    ports: Ports
-    scrub: Scrub
-    mailbox: Mailbox[Any]
-    bus: EventBus
-    pending_calls: PendingCalls
-    journal: SessionJournal | None
-    interpreter: Any
-    options: SessionOptions | None
-    ending: str | None
-    resting: RestRequest | None
-    take_snapshot: Callable[[], TakenSnapshot]
-    sleep: Sleep | None
-    _going_back: Any
+    state: SessionState = field(init=False)
+    ports: Ports = field(init=False)
+    pending_calls: PendingCalls = field(init=False)
+    scrub: Scrub = field(init=False)
+    mailbox: Mailbox[MailboxItem] = field(init=False, factory=partial(Mailbox, capacity=MAILBOX_CAPACITY))
+    bus: EventBus = field(init=False)
+    journal: SessionJournal | None = field(init=False, default=None)
+    interpreter: Interpreter | None = field(init=False, default=None)
+    options: SessionOptions | None = field(init=False, default=None)
+    ending: str | None = field(init=False, default=None)
+    resting: RestRequest | None = field(init=False, default=None)
+    sleep: Sleep | None = field(init=False, default=None)
+    _going_back: tuple[RewindRequest, ...] = field(init=False, default=())
+    _coming: tuple[SignalId, ...] = field(init=False, default=())
+    _tool_changes: int = field(init=False, default=0)
+
+    take_snapshot: ClassVar[Callable[..., TakenSnapshot]]
+
+    def __init__(
+        self,
+        state: SessionState | None,
+        ports: Ports,
+        events: Sequence[Event] = (),
+        *,
+        sleep: Sleep | None = None,
+    ) -> None:
+        self.__attrs_init__()
+        row = None if sleep is None else sleep.row
+        if state is not None:
+            self.state = state
+            # For a resumed session: earlier records keep their numbers.
+            self._tool_changes = state.data.tools.generation
+        self.sleep, self.ports, self.scrub = sleep, ports, scrub_of(ports)
+        place = row.place if state is None and row is not None else last_envelope_of(self.state)
+        self.bus = EventBus(place, keep=ports.event_buffer_size, events=events)
+        self.pending_calls = PendingCalls(ports.session_id, ports.outside)
+        self.options = None if row is None else row.options
 
     @property
     def is_asleep(self) -> bool:
@@ -279,6 +308,65 @@ class SleepingCell(HeldCode):
         self.state, self.ports, self.scrub = state, ports, scrub_of(ports)
         self.bus.fill(last_envelope_of(state), events, self.take_snapshot)
 
+    # --- code outside the state
+
+    def number_tool_change(self) -> int:
+        self._tool_changes = max(self._tool_changes, self.state.data.tools.generation) + 1
+        return self._tool_changes
+
+    def add_tools(self, tools: Mapping[str, Tool], change: int) -> None:
+        self.ports.tools.update({(name, change): tool for name, tool in tools.items()})
+
+    def forget_tools(self) -> None:
+        data = self.state.data
+        used = {(spec.name, data.tools.generation_of(spec.name)) for spec in data.tools}
+        used |= {(call.call.name, call.generation) for call in (*data.batch, *data.survivors)}
+        for key in list(self.ports.tools):
+            # Newer ones are pending in the mailbox. Those below 0 belong to agents, which may still start.
+            if key not in used and 0 <= key[1] <= data.tools.generation:
+                del self.ports.tools[key]
+
+    def refuse_unknown_plugin(self, name: str) -> None:
+        """Raise `PluginError` for a name that is not in the stack, unless waiting changes may add it."""
+        if not self._coming and not any(isinstance(one, ChangePlugins) for one in self.state.postponed):
+            find_plugin(self.state.data.stack, name)
+
+    def add_plugin(self, change: SignalId, plugin: Plugin | None) -> None:
+        watch = self.state.data.stack.ask
+        if plugin is not None and isinstance(watch, PluginWatch):
+            watch.keep(change, plugin)
+            self._coming = (*self._coming, change)
+
+    def forget_plugins(self, answered: SignalId) -> None:
+        watch = self.state.data.stack.ask
+        if answered not in self._coming or not isinstance(watch, PluginWatch):
+            return
+        waiting = {one.signal_id for one in self.state.postponed if isinstance(one, ChangePlugins)}
+        behind = self._coming.index(answered) + 1
+        over = [change for change in self._coming[:behind] if change not in waiting]
+        for change in over:
+            watch.forget(change)
+        self._coming = tuple(change for change in self._coming if change not in over)
+
+    def add_model(self, choice: Choice) -> None:
+        providers, opts = self.ports.providers, self.ports.provider_opts
+        for known in (providers, opts):
+            known.pop(choice.name, None)
+        providers[choice.name], opts[choice.name] = choice.provider, choice.opts
+        self.ports.withheld.learn_options(choice.opts)
+        self.ports.withheld.learn_from(choice.provider)
+
+    def forget_models(self, newest: str) -> None:
+        data = self.state.data
+        used = {facts.model for facts in (data.model, data.config.model, *data.config.fallbacks)}
+        used |= {data.stream.model} if data.stream is not None else set()
+        for name in list(self.ports.providers):
+            if name == newest:  # later ones are pending in the mailbox
+                return
+            if name not in used and is_object(name):
+                del self.ports.providers[name]
+                self.ports.provider_opts.pop(name, None)
+
 
 def last_envelope_of(state: SessionState) -> Envelope:
     config = state.data.config
@@ -302,9 +390,6 @@ def left_of(cell: SleepingCell, workspace: Workspace) -> SleepingSession:
     )
 
 
-MAILBOX_CAPACITY = 1000
-
-
 class SessionCrashed(Exception):
     """The crash of a session, re-raised without secrets and without exceptions that must not propagate."""
 
@@ -326,6 +411,11 @@ class _Held(msgspec.Struct, frozen=True):
         return evolve(snapshot, status=status, live=self.live, first_seq=self.first_seq)
 
 
+def _no_session(scope: str, session_id: str) -> None:
+    """Return None: this session has no supervisor."""
+
+
+@define(eq=False, repr=False, init=False)
 class SessionCell(SleepingCell):
     """The part of a session that survives a crash of its actor: state, mailbox, subscribers, callers.
 
@@ -340,75 +430,26 @@ class SessionCell(SleepingCell):
         spent_below: Usage of each child of a call that ended because the actor crashed.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_cleaner",
-        "_going_back",
-        "_gone",
-        "branching",
-        "bus",
-        "crash",
-        "ending",
-        "find",
-        "has_moved",
-        "is_gone",
-        "late_ephemeral",
-        "mailbox",
-        "options",
-        "pending_calls",
-        "readers",
-        "rested",
-        "resting",
-        "spent_below",
-        "starting",
-        "undone",
-    )
-
-    def __init__(
-        self,
-        state: SessionState | None,
-        ports: Ports,
-        events: Sequence[Event] = (),
-        *,
-        sleep: Sleep | None = None,
-    ) -> None:
-        self.sleep: Sleep | None = sleep
-        row = None if sleep is None else sleep.row
-        if state is not None:
-            self.state: SessionState = state
-        self.ports: Ports = ports
-        self.scrub: Scrub = scrub_of(ports)
-        self._cleaner: SignalCleaner | None = None  # created for the first signal of a session with secrets
-        self.mailbox: Mailbox[MailboxItem] = Mailbox(capacity=MAILBOX_CAPACITY)
-        place = row.place if state is None and row is not None else last_envelope_of(self.state)
-        self.bus: EventBus = EventBus(
-            place,
-            keep=ports.event_buffer_size,
-            events=events,
-        )
-        self.pending_calls: PendingCalls = PendingCalls(ports.session_id, ports.outside)
-        self.undone: list[Effect] = []
-        # For a resumed session: earlier records keep their numbers.
-        self._tool_changes = 0 if state is None else state.data.tools.generation
-        self._coming: tuple[SignalId, ...] = ()
-        self.crash: str | None = None
-        self.ending: str | None = None
-        self.is_gone: bool = False
-        self.has_moved: bool = False
-        self.late_ephemeral: int = 0
-        self.resting: RestRequest | None = None
-        self.rested: Rested | None = None
-        self.readers: Readers = NO_READERS
-        self.starting: tuple[trio.Event, ...] = ()
-        self.spent_below: tuple[Spent, ...] = ()
-        self.find: Callable[[str, str], SessionCell | None] = _no_session
-        self.interpreter: Interpreter | None = None
-        self.journal: SessionJournal | None = None
-        self._going_back: tuple[RewindRequest, ...] = ()
-        self.branching: Any = None  # a `Branching`, which imports sessions
-        self.options: SessionOptions | None = None if row is None else row.options
-        # Created for the first waiter: ten thousand idle sessions need none.
-        self._gone: trio.Event | None = None
+    # The fields of the base that its own methods set, for type checkers.
+    state: SessionState = field(init=False)
+    interpreter: Interpreter | None = field(init=False, default=None)
+    ending: str | None = field(init=False, default=None)
+    resting: RestRequest | None = field(init=False, default=None)
+    undone: list[Effect] = field(init=False, factory=list)
+    crash: str | None = field(init=False, default=None)
+    is_gone: bool = field(init=False, default=False)
+    has_moved: bool = field(init=False, default=False)
+    late_ephemeral: int = field(init=False, default=0)
+    rested: Rested | None = field(init=False, default=None)
+    readers: Readers = field(init=False, default=NO_READERS)
+    starting: tuple[trio.Event, ...] = field(init=False, default=())
+    spent_below: tuple[Spent, ...] = field(init=False, default=())
+    find: "Callable[[str, str], SessionCell | None]" = field(init=False, default=_no_session)
+    branching: Any = field(init=False, default=None)  # a `Branching`, which imports sessions
+    # Created for the first signal of a session with secrets.
+    _cleaner: SignalCleaner | None = field(init=False, default=None)
+    # Created for the first waiter: ten thousand idle sessions need none.
+    _gone: trio.Event | None = field(init=False, default=None)
 
     def owner_of(self, interaction_id: str) -> "SessionCell":
         session_id = interaction_id.rpartition("/")[0]
@@ -870,10 +911,6 @@ def _with_children(status: Status, statuses: Mapping[SessionId, Status]) -> Stat
 
 def _with_late(status: Status, late: int) -> Status:
     return evolve(status, dropped_signals=status.dropped_signals + late) if late else status
-
-
-def _no_session(scope: str, session_id: str) -> None:
-    """Return None: this session has no supervisor."""
 
 
 def decide_quarantine(signal: Signal, error: BaseException, scrub: Scrub = keep) -> StepCrashed:
