@@ -43,6 +43,7 @@ from agentrail.runtime.journal_state import (
     fault_of_number,
     journal_entries,
 )
+from agentrail.runtime.persistence import Keeping
 from agentrail.runtime.plugin_watch import QuietWatch
 from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_clock import now_ms
@@ -78,6 +79,10 @@ class Journals:
     _booking: trio.Lock = field(init=False, factory=trio.Lock)
     _adopting: set[str] = field(init=False, factory=set)
 
+    async def _store_for(self, call: str) -> Keeping:
+        await trio.lowlevel.checkpoint()
+        return self._shared.store_of(call)
+
     async def find(
         self,
         filters: Filters = Filters(),  # noqa: B008 - frozen
@@ -106,8 +111,7 @@ class Journals:
             _fault_of_place("after", after, "scope and id", str),
             fault_of_whole("limit", limit, 0, sys.maxsize),
         )
-        await trio.lowlevel.checkpoint()
-        keeping = self._shared.store_of("find")
+        keeping = await self._store_for("find")
         return await keeping.read(partial(keeping.store.find, filters, after=after, limit=limit))
 
     async def newest(
@@ -119,8 +123,7 @@ class Journals:
             _fault_of_place("before", before, "time and id", int),
             fault_of_whole("limit", limit, 0, sys.maxsize),
         )
-        await trio.lowlevel.checkpoint()
-        keeping = self._shared.store_of("newest")
+        keeping = await self._store_for("newest")
         return await keeping.read(partial(keeping.store.newest, filters, before=before, limit=limit))
 
     @property
@@ -142,8 +145,7 @@ class Journals:
 
         Cancellation: At once.
         """
-        await trio.lowlevel.checkpoint()
-        keeping = self._shared.store_of("look_at_nodes")
+        keeping = await self._store_for("look_at_nodes")
         store = keeping.store
         nodes, now_ms = await keeping.read(lambda: (store.nodes(), store.now_ms()))
         return departures.look(nodes, now_ms, silent_nodes(keeping.silence))
@@ -226,8 +228,7 @@ class Journals:
 
         Cancellation: It may still be drawn.
         """
-        await trio.lowlevel.checkpoint()
-        keeping = self._shared.store_of("take_allowance")
+        keeping = await self._store_for("take_allowance")
         return await keeping.write(partial(keeping.store.take_allowance, key, step_ms, limit_ms))
 
     @property
@@ -292,8 +293,7 @@ class Journals:
         Cancellation: At once.
         """
         refuse(*faults_of_key(scope, session_id), fault_of_after(after), fault_of_limit(limit))
-        await trio.lowlevel.checkpoint()
-        keeping = self._shared.store_of("stored_journal")
+        keeping = await self._store_for("stored_journal")
 
         def work() -> tuple[JournalEntry, ...]:
             stored = stored_of(keeping.store, scope, SessionId(session_id))
@@ -458,8 +458,7 @@ class Journals:
         read: Callable[[Journal], T],
     ) -> T:
         """Read the journal of a session in a worker thread, with the code of its plugins. At most four at a time."""
-        await trio.lowlevel.checkpoint()
-        keeping = self._shared.store_of(call)
+        keeping = await self._store_for(call)
         finder, watch = self._code_of(session_id, plugins)
         return await keeping.fold(
             partial(_read_stored, keeping.store, scope, session_id, finder, watch, read)
@@ -555,8 +554,8 @@ class Journals:
 
         Cancellation: At once.
         """
-        await trio.lowlevel.checkpoint()
-        await self._shared.store_of("check_store").check()
+        keeping = await self._store_for("check_store")
+        await keeping.check()
 
     async def spendings(
         self, *, scope: str | None = None, since_ms: int | None = None
@@ -577,8 +576,7 @@ class Journals:
             None if scope is None else fault_of_scope("scope", scope),
             None if since_ms is None else fault_of_whole("since_ms", since_ms, 0),
         )
-        await trio.lowlevel.checkpoint()
-        keeping = self._shared.store_of("spendings")
+        keeping = await self._store_for("spendings")
         live = {
             entry.cell.ports.key: tuple(entry.cell.plugins)
             for entry in self._shared.entries.values()
@@ -662,8 +660,7 @@ class Journals:
         """
         if not isinstance(data, bytes):
             raise OptionError([f"data is {repr_of(data):.80}: expected the bytes of an export"])
-        await trio.lowlevel.checkpoint()
-        keeping = self._shared.store_of("import_session")
+        keeping = await self._store_for("import_session")
         return await keeping.write(partial(import_stored, keeping.store, data))
 
     async def trim_session(self, session_id: str, *, before: int, scope: str = NO_SCOPE) -> int:
@@ -686,8 +683,7 @@ class Journals:
         Cancellation: A write that has not begun is not made. Completed writes stay.
         """
         refuse(*faults_of_key(scope, session_id), fault_of_whole("before", before, 1))
-        await trio.lowlevel.checkpoint()
-        keeping = self._shared.store_of("trim_session")
+        keeping = await self._store_for("trim_session")
         store, wanted = keeping.store, SessionId(session_id)
         # Most records are read next to the writer. The writer reads only those added meanwhile.
         seen = await keeping.read(partial(check_may_trim, store, scope, wanted, before))
@@ -721,8 +717,7 @@ class Journals:
         Cancellation: A write that has not begun is not made. Completed writes stay.
         """
         refuse(*faults_of_key(scope, session_id))
-        await trio.lowlevel.checkpoint()
-        keeping = self._shared.store_of("delete_session")
+        keeping = await self._store_for("delete_session")
         key = key_of(scope, session_id)
         async with self._shared.beginnings.reserve(key):
             if self._known(key) is not None:
