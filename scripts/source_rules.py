@@ -195,7 +195,7 @@ QUEUES: Final[Mapping[str, Mapping[str, str]]] = {
     "tests/gateway/test_past_routes.py": {"runtime/journal_inspection.py:kept": "the limit of a page"},
     "tests/runtime/test_session_reports.py": {
         "runtime/session_reports.py:parked": "MAX_PARKED",
-        "runtime/session_reports.py:channel": "buffer",
+        "runtime/session_reports.py:(sender, receiver)": "buffer",
     },
     "tests/runtime/test_kept_sessions.py": {
         "runtime/store_writer.py:_steps": "one for each record of a session that is not durable; while the store takes none nothing is admitted, and no stream read"

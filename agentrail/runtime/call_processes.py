@@ -29,14 +29,12 @@ class _Opened:
     refusal: ProcessRefused | None = None
 
 
+@define(eq=False)
 class Processes:
-    __slots__ = ("_opened", "_scrub", "_task_group", "account")
-
-    def __init__(self, task_group: TaskGroup, scrub: Scrub = keep) -> None:
-        self._scrub = scrub
-        self._task_group = task_group
-        self._opened: list[_Opened] = []
-        self.account: ProcessAccount = ProcessAccount()
+    _task_group: TaskGroup
+    _scrub: Scrub = keep
+    _opened: list[_Opened] = field(init=False, factory=list)
+    account: ProcessAccount = field(init=False, factory=ProcessAccount)
 
     async def open(
         self,

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Final, Literal
 
 import trio
-from attrs import frozen
+from attrs import define, field, frozen
 from msgspec.structs import replace
 
 from agentrail.actors.mailbox import Mailbox
@@ -159,15 +159,13 @@ class TaskCrashed(Control):
 _NO_TASKS: Final[dict[trio.CancelScope, str]] = {}
 
 
+@define(eq=False)
 class TaskGroup:
-    __slots__ = ("_gone", "_mailbox", "_nursery", "_working", "scrub")
-
-    def __init__(self, nursery: trio.Nursery, mailbox: Mailbox[Any], scrub: Scrub = keep) -> None:
-        self.scrub: Scrub = scrub
-        self._nursery = nursery
-        self._mailbox = mailbox
-        self._working = _NO_TASKS
-        self._gone: trio.Event | None = None
+    _nursery: trio.Nursery
+    _mailbox: Mailbox[Any]
+    scrub: Scrub = keep
+    _working: dict[trio.CancelScope, str] = field(init=False, default=_NO_TASKS)
+    _gone: trio.Event | None = field(init=False, default=None)
 
     def deliver(self, item: object) -> None:
         if self._gone is None:

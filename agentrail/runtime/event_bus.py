@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from attrs import define
+from attrs import define, field
 
 from agentrail.core.session.views import LiveText
 from agentrail.errors import CursorAhead, SessionDown, SessionRested
@@ -44,13 +44,12 @@ _ENDS: Final[frozenset[type[Event]]] = frozenset(
 _NO_WORDS: Final[list[str]] = []
 
 
+@define(eq=False)
 class LiveTail:
-    __slots__ = ("_attempt", "_progress", "_text", "_thinking")
-
-    def __init__(self, attempt: int) -> None:
-        self._attempt = attempt
-        self._text = self._thinking = _NO_WORDS
-        self._progress: dict[CallId, str] = {}
+    _attempt: int
+    _text: list[str] = field(init=False, default=_NO_WORDS)
+    _thinking: list[str] = field(init=False, default=_NO_WORDS)
+    _progress: dict[CallId, str] = field(init=False, factory=dict)
 
     def hear(self, event: Event) -> bool:
         if isinstance(event, MessageDelta):

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeAlias
 
 import trio
-from attrs import evolve, frozen
+from attrs import define, evolve, field, frozen
 
 from agentrail.actors.trio_check import need_trio
 from agentrail.core.protocol.request import Chunk
@@ -346,14 +346,12 @@ class Gate(Protocol):
         """Wait until more may be read."""
 
 
+@define(eq=False)
 class HeldStream:
-    __slots__ = ("_chunks", "_gate", "_is_held", "_opened_at")
-
-    def __init__(self, chunks: AsyncIterator[Chunk], gate: Gate) -> None:
-        self._chunks = chunks
-        self._gate = gate
-        self._is_held = False
-        self._opened_at: float = trio.current_time()
+    _chunks: AsyncIterator[Chunk]
+    _gate: Gate
+    _is_held: bool = field(init=False, default=False)
+    _opened_at: float = field(init=False, factory=trio.current_time)
 
     @property
     def pinged_at(self) -> float:

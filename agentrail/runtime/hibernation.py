@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias, Unpack
 from weakref import WeakValueDictionary
 
 import trio
-from attrs import frozen
+from attrs import define, field, frozen
 
 from agentrail.abc import Provider
 from agentrail.abc.store import Cause, Filters, StoredSession, get_all
@@ -107,34 +107,31 @@ class NotResumed:
     error: AgentrailError
 
 
+@define(eq=False)
 class Hibernation:
-    def __init__(  # noqa: PLR0913 - its callbacks
-        self,
-        shared: Shared,
-        forks: Forks,
-        *,
-        begin: Callable[[SessionCell, Workspace, Restart], Session],
-        note_parked: Callable[[str, SessionId, str], None],
-        revive: Revive | None,
-        after: float | None,
-    ) -> None:
-        self._shared = shared
-        self._forks = forks
-        self._begin, self._note_parked = begin, note_parked
-        self._revive: Revive = revive or (lambda _: None)
-        self._after = after
-        self._stuck: set[tuple[str, str]] = set()
-        # A cell without a state, kept while a handle, a subscriber or a caller holds it.
-        self._hollow: WeakValueDictionary[str, SessionCell] = WeakValueDictionary()
-        self._deadlines: Deadlines[tuple[What, str]] = Deadlines()
-        self._waits_until = float("inf")
-        self._is_sooner = trio.Event()
-        self._turns = trio.CapacityLimiter(COMING_BACK_AT_ONCE)
-        self._claimed: dict[tuple[str, str], tuple[Cause, bool]] = {}
-        self._open_claimed: OpenClaimed = self._open_unasked
-        self.orphans: Orphans | None = None
-        if after is not None:
-            shared.nursery.start_soon(self._run_timers, name="sleep of sessions")
+    _shared: Shared
+    _forks: Forks
+    _begin: Callable[[SessionCell, Workspace, Restart], Session] = field(kw_only=True)
+    _note_parked: Callable[[str, SessionId, str], None] = field(kw_only=True)
+    _revive: Revive = field(kw_only=True)
+    _after: float | None = field(kw_only=True)
+    _stuck: set[tuple[str, str]] = field(init=False, factory=set)
+    # A cell without a state, kept while a handle, a subscriber or a caller holds it.
+    _hollow: WeakValueDictionary[str, SessionCell] = field(init=False, factory=WeakValueDictionary)
+    _deadlines: Deadlines[tuple[What, str]] = field(init=False, factory=Deadlines)
+    _waits_until: float = field(init=False, default=float("inf"))
+    _is_sooner: trio.Event = field(init=False, factory=trio.Event)
+    _turns: trio.CapacityLimiter = field(
+        init=False, factory=partial(trio.CapacityLimiter, COMING_BACK_AT_ONCE)
+    )
+    _claimed: dict[tuple[str, str], tuple[Cause, bool]] = field(init=False, factory=dict)
+    _open_claimed: OpenClaimed = field(init=False)
+    orphans: Orphans | None = field(init=False, default=None)
+
+    def __attrs_post_init__(self) -> None:
+        self._open_claimed = self._open_unasked
+        if self._after is not None:
+            self._shared.nursery.start_soon(self._run_timers, name="sleep of sessions")
 
     # --- suspending
 

@@ -93,28 +93,25 @@ from agentrail.structs import picked_fields
 # --- The two gates of the host. An exception of a hook before a call denies it; one after a call is logged.
 
 
+@define(eq=False)
 class Turnstile:
     """Starts tasks in the order of their tickets. Trio starts those of one pass in any order."""
 
-    __slots__ = ("_last",)
-
-    def __init__(self) -> None:
-        self._last: trio.Event | None = None
+    _last: trio.Event | None = field(init=False, default=None)
 
     def number(self) -> "Ticket":
-        ticket = Ticket(self._last)
+        last = self._last
+        ticket = Ticket(None if last is None or last.is_set() else last)
         self._last = ticket.begun
         return ticket
 
 
+@define(eq=False)
 class Ticket:
     """The right of one task to begin. It must be used or given up, or no later task would begin."""
 
-    __slots__ = ("_before", "begun")
-
-    def __init__(self, before: trio.Event | None) -> None:
-        self._before = None if before is None or before.is_set() else before
-        self.begun: trio.Event = trio.Event()
+    _before: trio.Event | None
+    begun: trio.Event = field(init=False, factory=trio.Event)
 
     async def use(self) -> None:
         """Wait until the previous task has begun. Code up to the next checkpoint runs before all later tasks."""

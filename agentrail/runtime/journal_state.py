@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 import msgspec
-from attrs import field, frozen
+from attrs import define, field, frozen
 from msgspec.structs import replace
 
 from agentrail.abc.store import Store, StoredSession
@@ -86,14 +86,14 @@ class PastState:
         return self.snapshot.status
 
 
+@define(eq=False)
 class Journal:
     """The journal of one stored session, and the source of its plugins. Each call blocks."""
 
-    def __init__(self, store: Store, stored: StoredSession, finder: PluginFinder, ask: Ask) -> None:
-        self.store: Store = store
-        self.stored: StoredSession = stored
-        self._finder = finder
-        self.ask: Ask = ask
+    store: Store
+    stored: StoredSession
+    _finder: PluginFinder
+    ask: Ask
 
     def entries(self, after: int, limit: int) -> tuple[JournalEntry, ...]:
         return journal_entries(self.store, self.stored, after, limit)

@@ -6,6 +6,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 import trio
+from attrs import define, field
 from msgspec.structs import replace
 
 from agentrail.abc.store import Beat, Node, Store
@@ -56,6 +57,7 @@ def _is_loopback(address: str) -> bool:
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
+@define(eq=False)
 class NodeHeartbeat:
     """Heartbeats of one node.
 
@@ -67,24 +69,23 @@ class NodeHeartbeat:
         failure: Error of the last heartbeat that failed.
     """
 
-    def __init__(
-        self,
-        node: Node,
-        store: Store,
-        writer: Writer,
-        read: Callable[[Callable[[], Any]], Awaitable[Any]],
-        outside: Outside,
-    ) -> None:
-        self.node: Node = node
-        self.trust: Trust = Trust(lease_seconds=node.lease_ms / 1000)
-        self.sessions: Callable[[], Iterable[_OwnedSession]] = tuple
-        self.clock_difference_seconds: float | None = None
-        self.failure: StoreUnavailable | None = None
-        self._store, self._writer, self._read, self._outside = store, writer, read, outside
-        self._limiter = trio.CapacityLimiter(1)  # a thread of its own: others may all wait for locks
-        self._held: dict[SessionJournal, None] = {}
-        self._changed = trio.Event()
-        self._running = trio.CancelScope()
+    node: Node
+    _store: Store
+    _writer: Writer
+    _read: Callable[[Callable[[], Any]], Awaitable[Any]]
+    _outside: Outside
+    trust: Trust = field(init=False)
+    sessions: Callable[[], Iterable[_OwnedSession]] = field(init=False, default=tuple)
+    clock_difference_seconds: float | None = field(init=False, default=None)
+    failure: StoreUnavailable | None = field(init=False, default=None)
+    # A thread of its own: others may all wait for locks.
+    _limiter: trio.CapacityLimiter = field(init=False, factory=partial(trio.CapacityLimiter, 1))
+    _held: dict[SessionJournal, None] = field(init=False, factory=dict)
+    _changed: trio.Event = field(init=False, factory=trio.Event)
+    _running: trio.CancelScope = field(init=False, factory=trio.CancelScope)
+
+    def __attrs_post_init__(self) -> None:
+        self.trust = Trust(lease_seconds=self.node.lease_ms / 1000)
 
     def may_begin(self, journal: SessionJournal) -> bool:
         if decide_work(self.trust, journal.confirmed, trio.current_time()) == "begin":

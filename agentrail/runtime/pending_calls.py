@@ -32,16 +32,15 @@ from agentrail.outside import Outside, current_run
 _STOPS: Final = (AbortCycle, AbortTool, StopSession)
 
 
+@define(eq=False, repr=False)
 class _Mark:
     """Marks a task, and the tasks it starts, as work of a call. Tasks may outlive the call. The mark does not."""
 
-    __slots__ = ("_token", "calls")
-
-    def __init__(self, calls: "PendingCalls") -> None:
-        self.calls: PendingCalls | None = calls
+    calls: "PendingCalls | None"
+    _token: "Token[tuple[_Mark, ...]]" = field(init=False)
 
     def __enter__(self) -> None:
-        self._token: Token[tuple[_Mark, ...]] = _INSIDE.set((*_INSIDE.get(), self))
+        self._token = _INSIDE.set((*_INSIDE.get(), self))
 
     def __exit__(self, *_: object) -> None:
         # A reset alone is not enough: sessions and tasks started by the call keep copies of the variable.

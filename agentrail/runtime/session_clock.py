@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any, Final, Protocol, TypeVar
 
 import trio
+from attrs import define, field
 
 from agentrail.actors.mailbox import NO_MESSAGE, Mailbox
 from agentrail.core.protocol.request import EffectId
@@ -38,14 +39,13 @@ _STORE_CLOCKS: Final[trio.lowlevel.RunVar[dict[Outside, "StoreClock"]]] = trio.l
 )
 
 
+@define(eq=False)
 class StoreClock:
     """A shared store's clock as seen by this node, in seconds since 1970. It never goes back: while it is ahead, it runs at half speed."""
 
-    __slots__ = ("_at_zero", "_told", "_told_at")
-
-    def __init__(self, at_zero: float) -> None:
-        self._at_zero = at_zero
-        self._told, self._told_at = -math.inf, 0.0
+    _at_zero: float
+    _told: float = field(init=False, default=-math.inf)
+    _told_at: float = field(init=False, default=0.0)
 
     def set(self, earliest: float, latest: float, now: float) -> None:
         """Move the store's time at the zero of Trio's clock into these bounds, measured now. A late answer with wide bounds moves it little."""
@@ -132,16 +132,15 @@ def _put_wall_at_zero(outside: Outside, seconds: float) -> None:
     known[outside] = seconds, trio.lowlevel.current_clock().current_time
 
 
+@define(eq=False)
 class Alarm:
     """One task that wakes the mailboxes of many sessions: a cancel scope for each wait would cost several times as much."""
 
-    __slots__ = ("_due", "_heap", "_number", "_sleep")
-
-    def __init__(self) -> None:
-        self._due: dict[Mailbox[Any], tuple[float, int, Mailbox[Any]]] = {}
-        self._heap: list[tuple[float, int, Mailbox[Any]]] = []  # also those that were replaced or withdrawn
-        self._number = 0
-        self._sleep = trio.CancelScope()
+    _due: dict[Mailbox[Any], tuple[float, int, Mailbox[Any]]] = field(init=False, factory=dict)
+    # Also those that were replaced or withdrawn.
+    _heap: list[tuple[float, int, Mailbox[Any]]] = field(init=False, factory=list)
+    _number: int = field(init=False, default=0)
+    _sleep: trio.CancelScope = field(init=False, factory=trio.CancelScope)
 
     def wake_at(self, mailbox: Mailbox[Any], at_seconds: float) -> None:
         """Wake a mailbox at this time of Trio's clock, unless that is set for earlier. Infinity: no longer."""
@@ -189,15 +188,13 @@ class _Actor(Protocol[L_contra]):
     def handle(self, item: L_contra | TimerFired, /) -> bool: ...
 
 
+@define(eq=False)
 class SessionTimers:
     """The timers of one session: deadlines checked by its loop, without tasks."""
 
-    __slots__ = ("_deadlines", "_watched")
-
-    def __init__(self) -> None:
-        self._deadlines = _NO_DEADLINES
-        # Of some: its stream, or what to call in place of a signal.
-        self._watched: dict[EffectId, object] | None = None  # created with the first one
+    _deadlines: dict[EffectId, float] = field(init=False, default=_NO_DEADLINES)
+    # Of some: its stream, or what to call in place of a signal. Created with the first one.
+    _watched: dict[EffectId, object] | None = field(init=False, default=None)
 
     def set(self, effect_id: EffectId, at_ms: int) -> None:
         """Set a timer on the signal clock. A time in the past fires immediately."""

@@ -3,10 +3,10 @@
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final, Literal, Self, TypeAlias
+from typing import Final, Literal, Self
 
 import trio
-from attrs import frozen
+from attrs import define, field, frozen
 
 from agentrail.actors.trio_check import need_trio
 from agentrail.errors import SessionDown, YourMove
@@ -24,10 +24,6 @@ DEFAULT_BUFFER: Final = 256
 
 MAX_PARKED: Final = 100
 """Number of parked sessions that are remembered."""
-
-_Channel: TypeAlias = tuple[
-    trio.MemorySendChannel["SessionReport"], trio.MemoryReceiveChannel["SessionReport"]
-]
 
 
 @frozen(kw_only=True)
@@ -51,25 +47,21 @@ class SessionReport:
     at_ms: int
 
 
+@define(eq=False, kw_only=True)
 class SessionReports:
-    """Reports of one reader: an async context manager to iterate over. Iteration ends when the supervisor closes."""
+    """Reports of one reader: an async context manager to iterate over. Iteration ends when the supervisor closes.
 
-    def __init__(
-        self,
-        *,
-        buffer: int,
-        scope: str | None,
-        enter: "Callable[[SessionReports], None]",
-        leave: "Callable[[SessionReports], None]",
-    ) -> None:
-        self._scope = scope
-        self._enter = enter
-        self._leave = leave
-        self._is_entered = False
-        channel: _Channel = trio.open_memory_channel(buffer)
-        self._sender, self._receiver = channel
-        self.dropped: int = 0
-        """Number of reports dropped because the buffer was full, the oldest first."""
+    Attributes:
+        dropped: Number of reports dropped because the buffer was full, the oldest first.
+    """
+
+    _scope: str | None
+    _sender: trio.MemorySendChannel[SessionReport]
+    _receiver: trio.MemoryReceiveChannel[SessionReport]
+    _enter: "Callable[[SessionReports], None]"
+    _leave: "Callable[[SessionReports], None]"
+    _is_entered: bool = field(init=False, default=False)
+    dropped: int = field(init=False, default=0)
 
     def offer(self, report: SessionReport) -> None:
         """Add a report if it matches. A full buffer drops its oldest one."""
@@ -124,7 +116,10 @@ class ReportBoard:
 
     def subscribe(self, *, scope: str | None, buffer: int) -> SessionReports:
         refuse(None if scope is None else fault_of_scope("scope", scope), fault_of_whole("buffer", buffer, 1))
-        return SessionReports(buffer=buffer, scope=scope, enter=self._join, leave=self._forget)
+        sender, receiver = trio.open_memory_channel[SessionReport](buffer)
+        return SessionReports(
+            scope=scope, sender=sender, receiver=receiver, enter=self._join, leave=self._forget
+        )
 
     def publish(
         self, kind: Literal["restarted", "parked"], cell: SessionCell, incarnation: int, at_ms: int

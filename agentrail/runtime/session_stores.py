@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import trio
-from attrs import evolve, frozen
+from attrs import define, evolve, field, frozen
 from msgspec import json
 
 from agentrail.abc import (
@@ -64,16 +64,16 @@ _MAX_READERS: Final = 4
 """Maximum number of threads that use a store at once, in addition to its one writer."""
 
 
+@define(eq=False)
 class StoreDesk(Generic[S]):
     """Runs store calls of sessions where they may block. One for each store of a supervisor."""
 
-    def __init__(self, store: S, outside: Outside, meanings: Meanings | None = None) -> None:
-        self.store: S = store
-        self.meanings: Meanings | None = meanings
-        self.outside: Outside = outside
-        # A limiter of its own, because all shared threads may be busy. And one for writes, as the ports require.
-        self._writing = trio.CapacityLimiter(1)
-        self._reading = trio.CapacityLimiter(_MAX_READERS)
+    store: S
+    outside: Outside
+    meanings: Meanings | None = None
+    # A limiter of its own, because all shared threads may be busy. And one for writes, as the ports require.
+    _writing: trio.CapacityLimiter = field(init=False, factory=partial(trio.CapacityLimiter, 1))
+    _reading: trio.CapacityLimiter = field(init=False, factory=partial(trio.CapacityLimiter, _MAX_READERS))
 
     async def write(self, function: Callable[[], T]) -> T:
         return await self._carry(function, self._writing)

@@ -6,7 +6,7 @@ a stop, a restart or `policy.patience` releases it.
 
 from typing import Final
 
-from attrs import define
+from attrs import define, field
 from msgspec.structs import replace
 
 from agentrail.core.protocol.effects import stall_timer_of
@@ -41,14 +41,12 @@ class _Response:
     at_ms: int
 
 
+@define(eq=False, repr=False)
 class SignalCleaner:
     """Removes secrets from the signals of one session. It lives as long as the session, across crashes of its actor."""
 
-    __slots__ = ("_progress", "_response")
-
-    def __init__(self) -> None:
-        self._response: _Response | None = None
-        self._progress: dict[EffectId, StreamedText] = {}
+    _response: _Response | None = field(init=False, default=None)
+    _progress: dict[EffectId, StreamedText] = field(init=False, factory=dict)
 
     def cleaned(self, signal: Signal, state: SessionState, known: KnownSecrets) -> tuple[Signal, ...]:
         """Return the signals to step in place of a signal: usually one, preceded by held-back text if there is any."""

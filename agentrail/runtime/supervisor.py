@@ -203,7 +203,7 @@ class SessionSupervisor(Unique):
             self._forks,
             begin=self._begin,
             note_parked=self._note_parked,
-            revive=revive,
+            revive=revive or (lambda _: None),
             after=hibernate_after,
         )
         if keeping is not None and keeping.heartbeat is not None:

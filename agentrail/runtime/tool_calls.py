@@ -129,13 +129,11 @@ MIN_PAUSE_SECONDS: Final = 0.1
 MAX_PROGRESS_BYTES: Final = 4_096
 
 
+@define(eq=False)
 class Progress:
-    __slots__ = ("_next_at", "_send", "_waiting")
-
-    def __init__(self, send: Callable[[str], None]) -> None:
-        self._send = send
-        self._waiting: list[str] = []
-        self._next_at = 0.0
+    _send: Callable[[str], None]
+    _waiting: list[str] = field(init=False, factory=list)
+    _next_at: float = field(init=False, default=0.0)
 
     def say(self, text: str, at_seconds: float) -> float | None:
         self._waiting.append(text)

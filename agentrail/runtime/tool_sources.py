@@ -310,18 +310,6 @@ class ToolSources:
 class SessionTools(ChangingHandle):
     """The tools of sources in one session. Its task runs in each instance of the session and brings the tools up to date."""
 
-    __slots__ = (
-        "_attached",
-        "_leave",
-        "_shared",
-        "_sources",
-        "_states",
-        "_wake",
-        "_wanted",
-        "own",
-        "settled",
-    )
-
     def __init__(self, cell: SessionCell, sources: ToolSources, start: StartSource) -> None:
         super().__init__(cell)
         servers = cell.ports.servers

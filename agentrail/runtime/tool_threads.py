@@ -1,10 +1,11 @@
 """Worker threads for the tools of one supervisor: their number, and those that can no longer be stopped."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, TypeVar
 
 import trio
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from agentrail.outside import offload
 
@@ -30,17 +31,17 @@ class ThreadStatistics:
     left_behind: tuple[str, ...] = ()
 
 
+@define(eq=False)
 class ToolThreads:
     """Threads for tools that are plain functions.
 
     They have a limiter of their own. A thread that is left behind keeps its slot until it ends.
     """
 
-    __slots__ = ("_jobs", "_limiter")
-
-    def __init__(self) -> None:
-        self._jobs: list[_Job] = []
-        self._limiter = trio.CapacityLimiter(MAX_TOOL_THREADS)
+    _jobs: list[_Job] = field(init=False, factory=list)
+    _limiter: trio.CapacityLimiter = field(
+        init=False, factory=partial(trio.CapacityLimiter, MAX_TOOL_THREADS)
+    )
 
     async def run(
         self, name: str, scope: trio.CancelScope, function: Callable[[], T], *, abandonable: bool

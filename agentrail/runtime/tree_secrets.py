@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
+from attrs import define, field
+
 from agentrail.abc import Secret
 from agentrail.abc.held_secrets import keys_in, secrets_held_by, secrets_in
 from agentrail.core.values.secret_scrubber import KnownSecrets
@@ -27,6 +29,7 @@ One per process, as the log is: the secrets of every session are removed from ev
 """
 
 
+@define(eq=False)
 class Withheld:
     """Secrets of one tree of sessions.
 
@@ -34,11 +37,8 @@ class Withheld:
         known: The search forms. None without secrets, which is checked before each step.
     """
 
-    __slots__ = ("_values", "known")
-
-    def __init__(self) -> None:
-        self.known: KnownSecrets | None = None
-        self._values: tuple[str, ...] = ()
+    known: KnownSecrets | None = field(init=False, default=None)
+    _values: tuple[str, ...] = field(init=False, default=())
 
     def __repr__(self) -> str:
         return f"Withheld({len(self._values)} values)"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 import trio
-from attrs import frozen
+from attrs import define, field, frozen
 
 from agentrail import outside
 from agentrail.orphaned_processes import MARKER, read_process_status
@@ -172,12 +172,10 @@ def _read_processes() -> _Processes:
     }
 
 
+@define(eq=False)
 class _Reading:
-    __slots__ = ("done", "found")
-
-    def __init__(self) -> None:
-        self.done: Final = trio.Event()
-        self.found: _Processes | None = None
+    done: trio.Event = field(init=False, factory=trio.Event)
+    found: _Processes | None = field(init=False, default=None)
 
 
 class _ProcessTable:
