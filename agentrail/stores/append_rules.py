@@ -6,7 +6,8 @@ No file, no lock and no clock. Functions that begin with `check_` raise the erro
 import difflib
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, Final, Protocol, TypeAlias
+from functools import wraps
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
 from attrs import frozen
 from msgspec.structs import replace
@@ -38,6 +39,9 @@ from agentrail.errors import (
 from agentrail.messages import SessionId
 from agentrail.otp.guarded_calls import repr_of
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 AppendRefusal: TypeAlias = Fenced | JournalBehind
 
 KEPT_SNAPSHOTS: Final = 2
@@ -58,6 +62,17 @@ _COMPARED: Final = 128
 
 _SLACK_MS: Final = 0.5
 """Tolerance of an allowance: sums of steps are inexact, and the clock of a store has whole milliseconds."""
+
+
+def lent(lend: str, call: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
+    """Create a method of a store that makes a call with a connection. Its method `lend` has one for the call."""
+
+    @wraps(call)
+    def method(self: object, *args: P.args, **kwargs: P.kwargs) -> R:
+        made: R = getattr(self, lend)(lambda connection: call(connection, *args, **kwargs))
+        return made
+
+    return cast("Callable[Concatenate[Any, P], R]", method)
 
 
 class StoredJournal(Protocol):

@@ -4,32 +4,29 @@ One connection writes, one sends heartbeats, up to three read. Each append of a 
 """
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Final, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 import psycopg
 
 from agentrail.abc.store import (
-    Append,
     Beat,
     Cause,
     Erasure,
     Filters,
     Heartbeats,
     Node,
-    Opening,
     OwedRow,
-    SharedDraw,
     StoredSession,
-    StoredSnapshot,
     Taken,
     TakeOver,
 )
 from agentrail.core.journal.record import Record, Tail
-from agentrail.errors import AgentrailError, Fenced, JournalBehind, StoreTooNew, StoreUnavailable, Trimmed
+from agentrail.errors import AgentrailError, StoreTooNew, StoreUnavailable, Trimmed
 from agentrail.messages import SessionId
+from agentrail.stores.append_rules import lent
 from agentrail.stores.postgres_connections import (
     MAX_TRIES,
     Connect,
@@ -87,6 +84,114 @@ _LOST_RACES: Final = (
 )
 _CLOSE_SECONDS: Final = 2.0
 """Time that `close` waits for a call of another thread, which otherwise closes its connection itself."""
+
+
+# --- queries: each gets a connection, and changes nothing
+
+_SLOT_MS: Final = 30_000
+"""Unit of the column `written_slot`: its index changes at most once in this time for each session."""
+
+_ORPHANS: Final = f"""
+WITH {DEAD}
+SELECT {SESSION_COLUMNS} FROM agentrail.session AS top WHERE (scope, session) IN (
+    SELECT scope, root FROM agentrail.session WHERE node = ANY(ARRAY(SELECT id FROM dead)) AND is_working AND NOT has_ended)
+AND (scope, session) > (%(scope)b, %(session)b) AND node = ANY(ARRAY(SELECT id FROM dead))
+ORDER BY scope, session LIMIT %(limit)b
+"""  # noqa: S608 - a constant
+
+_DUE: Final = f"""
+WITH {DEAD}
+SELECT {SESSION_COLUMNS} FROM agentrail.session WHERE node = ANY(ARRAY(SELECT id FROM dead))
+AND due_at_ms IS NOT NULL AND due_at_ms <= (SELECT agentrail.now_ms()) + %(within)b AND NOT has_ended
+ORDER BY due_at_ms, scope, session LIMIT %(limit)b
+"""  # noqa: S608 - a constant
+
+_SIZE: Final = """
+SELECT (SELECT coalesce(sum(length(body) + length(does)), 0) FROM agentrail.record WHERE scope = %(scope)b AND session = %(session)b)
+    + (SELECT coalesce(sum(length(state)), 0) FROM agentrail.snapshot WHERE scope = %(scope)b AND session = %(session)b)
+    + (SELECT coalesce(sum(length(content)), 0) FROM agentrail.blob_use JOIN agentrail.blob USING (digest)
+        WHERE scope = %(scope)b AND session = %(session)b)
+"""
+
+
+def read_records(
+    connection: PostgresConnection, scope: str, session: SessionId, after: int = 0, limit: int = 1000
+) -> tuple[Record, ...]:
+    """Return records in order. See `Store.read`."""
+    records = fetch_records(connection, scope, session, after, limit)
+    if records and records[0].seq == after + 1:
+        return records  # the usual case, with one statement
+    there = known(connection, scope, session)
+    if after + 1 < there.first_seq:
+        raise Trimmed(session, first=there.first_seq)
+    return records
+
+
+def find_sessions(
+    connection: PostgresConnection,
+    filters: Filters = Filters(),  # noqa: B008 - frozen
+    *,
+    after: tuple[str, str] | None = None,
+    limit: int = 100,
+) -> tuple[StoredSession, ...]:
+    """Return sessions ordered by scope and id. See `Store.find`."""
+    conditions, values = _conditions(filters)
+    if after is not None:
+        conditions.append("(scope, session) > (%b, %b)")
+        values += (after[0].encode(), after[1].encode())
+    return _select(connection, conditions, "scope, session", values, limit)
+
+
+def newest_sessions(
+    connection: PostgresConnection,
+    filters: Filters = Filters(),  # noqa: B008 - frozen
+    *,
+    before: tuple[int, str] | None = None,
+    limit: int = 100,
+) -> tuple[StoredSession, ...]:
+    """Return the sessions that were opened last. See `Store.newest`."""
+    conditions, values = _conditions(filters)
+    if before is not None:
+        conditions.append("(opened_at_ms, session) < (%b, %b)")
+        values += (before[0], before[1].encode())
+    return _select(connection, conditions, "opened_at_ms DESC, session DESC", values, limit)
+
+
+def _conditions(filters: Filters) -> tuple[list[str], list[object]]:
+    conditions, values = ["true"], list[object]()
+    for column, value in (
+        ("scope", filters.scope),
+        ("root", filters.root),
+        ("node", filters.node),
+        ("owner", filters.owner),
+    ):
+        if value is not None:
+            conditions.append(f"{column} = %b")
+            values.append(value.encode())
+    if filters.owner:
+        conditions.append("owner <> ''")  # a partial index is used only if its condition is visible
+    for column, is_so in (("is_working", filters.is_working), ("has_ended", filters.has_ended)):
+        if is_so is not None:
+            conditions.append(column if is_so else f"NOT {column}")
+    if filters.only_roots:
+        conditions.append("session = root")
+    if filters.written_before_ms is not None:
+        conditions.append("written_at_ms < %b")
+        values.append(filters.written_before_ms)
+    if filters.written_after_ms is not None:
+        conditions.append("written_slot >= %b AND written_at_ms >= %b")
+        values += (filters.written_after_ms // _SLOT_MS, filters.written_after_ms)
+    return conditions, values
+
+
+def _select(
+    connection: PostgresConnection, conditions: list[str], order: str, values: list[object], limit: int
+) -> tuple[StoredSession, ...]:
+    statement = f"SELECT {SESSION_COLUMNS} FROM agentrail.session WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT %b"  # noqa: S608 - our own words
+    return tuple(map(session_of, run_statement(connection, statement, *values, max(0, limit))))
+
+
+# --- the store
 
 
 def _within_transaction(call: Callable[[PostgresConnection], T], connection: PostgresConnection) -> T:
@@ -224,8 +329,14 @@ class PostgresStore:
 
     # --- writing
 
-    def create(self, opening: Opening) -> None:
-        self._transact(lambda connection: create_journal(connection, opening))
+    create: ClassVar = lent("_transact", create_journal)
+    release: ClassVar = lent("_transact", release_tree)
+    append: ClassVar = lent("_write", append_batch)
+    put_snapshot: ClassVar = lent("_transact", keep_snapshot)
+    gone: ClassVar = lent("_write", report_gone)
+    take_allowance: ClassVar = lent("_transact", draw_piece)
+    change_owed: ClassVar = lent("_transact", change_rows)
+    trim: ClassVar = lent("_transact", trim_journal)
 
     def take(  # noqa: PLR0913 - as in the port
         self,
@@ -277,31 +388,12 @@ class PostgresStore:
             )
         )
 
-    def release(self, node: str, scope: str, root: SessionId) -> None:
-        self._transact(lambda connection: release_tree(connection, node, scope, root))
-
-    def append(self, batch: Sequence[Append]) -> tuple[Fenced | JournalBehind | None, ...]:
-        return self._write(lambda connection: append_batch(connection, batch))
-
-    def put_snapshot(self, snapshot: StoredSnapshot) -> None:
-        self._transact(lambda connection: keep_snapshot(connection, snapshot))
-
     def beat(self, node: Node) -> Beat:
         """Record a heartbeat, on a connection of its own. See `Store.beat`."""
         with self._beats.borrowed() as connection:
             beat = self._repeated(lambda one: hear_of(one, node), connection)
             self._repeated(lambda one: forget_nodes(one, beat.before_ms), connection)
             return beat
-
-    def gone(self, node: str) -> bool:
-        return self._write(lambda connection: report_gone(connection, node))
-
-    def take_allowance(self, key: str, step_ms: float, limit_ms: float) -> SharedDraw:
-        return self._transact(lambda connection: draw_piece(connection, key, step_ms, limit_ms))
-
-    def change_owed(self, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]] = ()) -> None:
-        """Insert and delete owed rows. See `OwedStore.change_owed`."""
-        self._transact(lambda connection: change_rows(connection, put, drop))
 
     def adopt_owed(
         self, kind: str, node: str, silent: Heartbeats | None = None, limit: int = 100
@@ -316,9 +408,6 @@ class PostgresStore:
             lambda connection: delete_tree(connection, scope, session, written_before_ms, self._lease_ms)
         )
 
-    def trim(self, scope: str, session: SessionId, before: int) -> int:
-        return self._transact(lambda connection: trim_journal(connection, scope, session, before))
-
     def erase(self, scope: str, session: SessionId, why: str) -> Erasure:
         return self._transact_aside(
             lambda connection: erase_tree(connection, scope, session, why, self._lease_ms)
@@ -330,42 +419,14 @@ class PostgresStore:
 
     # --- reading
 
-    def owned(self, node: str) -> Mapping[tuple[str, SessionId], int]:
-        """Return the epoch of each session that a node owns and that has not ended."""
-        return self._transact_aside(lambda connection: owned_sessions(connection, node))
-
-    def read(self, scope: str, session: SessionId, after: int = 0, limit: int = 1000) -> tuple[Record, ...]:
-        return self._read(lambda connection: read_records(connection, scope, session, after, limit))
-
-    def find(
-        self,
-        filters: Filters = Filters(),  # noqa: B008 - frozen
-        *,
-        after: tuple[str, str] | None = None,
-        limit: int = 100,
-    ) -> tuple[StoredSession, ...]:
-        return self._read(lambda connection: find_sessions(connection, filters, after, limit))
-
-    def newest(
-        self,
-        filters: Filters = Filters(),  # noqa: B008 - frozen
-        *,
-        before: tuple[int, str] | None = None,
-        limit: int = 100,
-    ) -> tuple[StoredSession, ...]:
-        return self._read(lambda connection: newest_sessions(connection, filters, before, limit))
-
-    def get(self, scope: str, session: SessionId) -> StoredSession | None:
-        return self._read(lambda connection: fetch_session(connection, scope, session))
-
-    def get_many(self, places: Sequence[tuple[str, SessionId]]) -> tuple[StoredSession | None, ...]:
-        """Return many sessions with one query. See `ManyGetter.get_many`."""
-        return self._read(partial(fetch_sessions, places=places))
-
-    def snapshots(
-        self, scope: str, session: SessionId, at_most: int | None = None
-    ) -> tuple[StoredSnapshot, ...]:
-        return self._read(lambda connection: fetch_snapshots(connection, scope, session, at_most))
+    read: ClassVar = lent("_read", read_records)
+    find: ClassVar = lent("_read", find_sessions)
+    newest: ClassVar = lent("_read", newest_sessions)
+    get: ClassVar = lent("_read", fetch_session)
+    get_many: ClassVar = lent("_read", fetch_sessions)
+    snapshots: ClassVar = lent("_read", fetch_snapshots)
+    owed: ClassVar = lent("_read", fetch_rows)
+    owned: ClassVar = lent("_transact_aside", owned_sessions)
 
     def blob(self, digest: str) -> bytes | None:
         statement = "SELECT content FROM agentrail.blob WHERE digest = %b"
@@ -384,12 +445,6 @@ class PostgresStore:
     def due(self, within_ms: int = 0, limit: int = 100) -> tuple[StoredSession, ...]:
         values = dead_values(None, None, self._lease_ms) | {"within": within_ms, "limit": max(0, limit)}
         return tuple(map(session_of, self._read(lambda connection: run_named(connection, _DUE, values))))
-
-    def owed(
-        self, kind: str, after: str = "", limit: int = 1000, *, node: str | None = None
-    ) -> tuple[OwedRow, ...]:
-        """Return owed rows of a kind, sorted by id. See `OwedStore.owed`."""
-        return self._read(lambda connection: fetch_rows(connection, kind, after, limit, node))
 
     def size(self, scope: str, session: SessionId) -> int:
         values = {"scope": scope.encode(), "session": session.encode()}
@@ -411,97 +466,3 @@ class PostgresStore:
                 self._drop_writer()
             finally:
                 self._turn.release()
-
-
-# --- queries: each gets a connection, and changes nothing
-
-_SLOT_MS: Final = 30_000
-"""Unit of the column `written_slot`: its index changes at most once in this time for each session."""
-
-_ORPHANS: Final = f"""
-WITH {DEAD}
-SELECT {SESSION_COLUMNS} FROM agentrail.session AS top WHERE (scope, session) IN (
-    SELECT scope, root FROM agentrail.session WHERE node = ANY(ARRAY(SELECT id FROM dead)) AND is_working AND NOT has_ended)
-AND (scope, session) > (%(scope)b, %(session)b) AND node = ANY(ARRAY(SELECT id FROM dead))
-ORDER BY scope, session LIMIT %(limit)b
-"""  # noqa: S608 - a constant
-
-_DUE: Final = f"""
-WITH {DEAD}
-SELECT {SESSION_COLUMNS} FROM agentrail.session WHERE node = ANY(ARRAY(SELECT id FROM dead))
-AND due_at_ms IS NOT NULL AND due_at_ms <= (SELECT agentrail.now_ms()) + %(within)b AND NOT has_ended
-ORDER BY due_at_ms, scope, session LIMIT %(limit)b
-"""  # noqa: S608 - a constant
-
-_SIZE: Final = """
-SELECT (SELECT coalesce(sum(length(body) + length(does)), 0) FROM agentrail.record WHERE scope = %(scope)b AND session = %(session)b)
-    + (SELECT coalesce(sum(length(state)), 0) FROM agentrail.snapshot WHERE scope = %(scope)b AND session = %(session)b)
-    + (SELECT coalesce(sum(length(content)), 0) FROM agentrail.blob_use JOIN agentrail.blob USING (digest)
-        WHERE scope = %(scope)b AND session = %(session)b)
-"""
-
-
-def read_records(
-    connection: PostgresConnection, scope: str, session: SessionId, after: int, limit: int
-) -> tuple[Record, ...]:
-    records = fetch_records(connection, scope, session, after, limit)
-    if records and records[0].seq == after + 1:
-        return records  # the usual case, with one statement
-    there = known(connection, scope, session)
-    if after + 1 < there.first_seq:
-        raise Trimmed(session, first=there.first_seq)
-    return records
-
-
-def find_sessions(
-    connection: PostgresConnection, filters: Filters, after: tuple[str, str] | None, limit: int
-) -> tuple[StoredSession, ...]:
-    conditions, values = _conditions(filters)
-    if after is not None:
-        conditions.append("(scope, session) > (%b, %b)")
-        values += (after[0].encode(), after[1].encode())
-    return _select(connection, conditions, "scope, session", values, limit)
-
-
-def newest_sessions(
-    connection: PostgresConnection, filters: Filters, before: tuple[int, str] | None, limit: int
-) -> tuple[StoredSession, ...]:
-    conditions, values = _conditions(filters)
-    if before is not None:
-        conditions.append("(opened_at_ms, session) < (%b, %b)")
-        values += (before[0], before[1].encode())
-    return _select(connection, conditions, "opened_at_ms DESC, session DESC", values, limit)
-
-
-def _conditions(filters: Filters) -> tuple[list[str], list[object]]:
-    conditions, values = ["true"], list[object]()
-    for column, value in (
-        ("scope", filters.scope),
-        ("root", filters.root),
-        ("node", filters.node),
-        ("owner", filters.owner),
-    ):
-        if value is not None:
-            conditions.append(f"{column} = %b")
-            values.append(value.encode())
-    if filters.owner:
-        conditions.append("owner <> ''")  # a partial index is used only if its condition is visible
-    for column, is_so in (("is_working", filters.is_working), ("has_ended", filters.has_ended)):
-        if is_so is not None:
-            conditions.append(column if is_so else f"NOT {column}")
-    if filters.only_roots:
-        conditions.append("session = root")
-    if filters.written_before_ms is not None:
-        conditions.append("written_at_ms < %b")
-        values.append(filters.written_before_ms)
-    if filters.written_after_ms is not None:
-        conditions.append("written_slot >= %b AND written_at_ms >= %b")
-        values += (filters.written_after_ms // _SLOT_MS, filters.written_after_ms)
-    return conditions, values
-
-
-def _select(
-    connection: PostgresConnection, conditions: list[str], order: str, values: list[object], limit: int
-) -> tuple[StoredSession, ...]:
-    statement = f"SELECT {SESSION_COLUMNS} FROM agentrail.session WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT %b"  # noqa: S608 - our own words
-    return tuple(map(session_of, run_statement(connection, statement, *values, max(0, limit))))

@@ -206,7 +206,7 @@ RETURNING o.kind, o.id, o.body, o.node
 
 
 def change_rows(
-    connection: PostgresConnection, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]]
+    connection: PostgresConnection, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]] = ()
 ) -> None:
     """Insert and delete rows, in a transaction of the caller."""
     rows = list({(row.kind, row.id): row for row in put}.values())
@@ -226,8 +226,9 @@ def change_rows(
 
 
 def fetch_rows(
-    connection: PostgresConnection, kind: str, after: str, limit: int, node: str | None
+    connection: PostgresConnection, kind: str, after: str = "", limit: int = 1000, *, node: str | None = None
 ) -> tuple[OwedRow, ...]:
+    """Return owed rows of a kind, sorted by id. See `OwedStore.owed`."""
     of_node = "" if node is None else "AND node = %b"
     statement = f"SELECT {_OWED_COLUMNS} FROM agentrail.owed WHERE kind = %b AND id > %b {of_node} ORDER BY id LIMIT %b"  # noqa: S608 - our own words
     values = [kind.encode(), after.encode(), *([] if node is None else [node.encode()]), max(0, limit)]

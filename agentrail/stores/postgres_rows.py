@@ -111,7 +111,7 @@ def fetch_records(
 
 
 def fetch_snapshots(
-    connection: PostgresConnection, scope: str, session: str, at_most: int | None
+    connection: PostgresConnection, scope: str, session: str, at_most: int | None = None
 ) -> tuple[StoredSnapshot, ...]:
     statement = f"""SELECT {SNAPSHOT_COLUMNS} FROM agentrail.snapshot
         WHERE scope = %b AND session = %b AND seq <= %b ORDER BY seq DESC"""  # noqa: S608 - a constant

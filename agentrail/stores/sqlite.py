@@ -5,10 +5,10 @@ After a disk error the connection is dropped. A corrupt file is set aside and sa
 
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final, TypeVar
 
 import apsw
 import msgspec
@@ -19,18 +19,16 @@ from agentrail.abc.store import (
     Beat,
     Cause,
     Erasure,
-    Filters,
     Heartbeats,
     Node,
     Opening,
     OwedRow,
     SharedDraw,
     StoredSession,
-    StoredSnapshot,
     Taken,
     TakeOver,
 )
-from agentrail.core.journal.record import Record, Tail
+from agentrail.core.journal.record import Tail
 from agentrail.errors import (
     AgentrailError,
     NotAStore,
@@ -42,7 +40,7 @@ from agentrail.errors import (
 from agentrail.messages import SessionId
 from agentrail.otp.field_rules import CountOrZero, checks_arguments
 from agentrail.private_paths import keep_private
-from agentrail.stores.append_rules import AppendRefusal, NodeLease
+from agentrail.stores.append_rules import AppendRefusal, NodeLease, lent
 from agentrail.stores.data_directory import checked_path, no_store_at
 from agentrail.stores.sqlite_connections import (
     Connect,
@@ -117,6 +115,8 @@ from agentrail.stores.sqlite_writes import (
     take_over_tree,
     take_over_trees,
 )
+
+T = TypeVar("T")
 
 # Opening the file of a `SqliteStore`: inspect it before changing anything, then create, upgrade or salvage
 # it. Reads no session.
@@ -616,7 +616,15 @@ class SqliteStore:
             self._log_pages = 0
             self._must_empty_log = False
 
+    def _transact(self, call: Callable[[apsw.Connection], T]) -> T:
+        with self._transaction() as connection:
+            return call(connection)
+
     # --- writing
+
+    release: ClassVar = lent("_transact", release_tree)
+    put_snapshot: ClassVar = lent("_transact", keep_snapshot)
+    change_owed: ClassVar = lent("_transact", change_rows)
 
     def create(self, opening: Opening) -> None:
         """Create a journal. See `Store.create`."""
@@ -675,20 +683,10 @@ class SqliteStore:
                 lease=self._lease(),
             )
 
-    def release(self, node: str, scope: str, root: SessionId) -> None:
-        """Remove the owner and the reservation of a tree. See `Store.release`."""
-        with self._transaction() as connection:
-            release_tree(connection, node, scope, root)
-
     def append(self, batch: Sequence[Append]) -> tuple[AppendRefusal | None, ...]:
         """Append records of many sessions in one transaction. See `Store.append`."""
         with self._transaction() as connection:
             return append_batch(connection, batch, self.now_ms(), self._standings)
-
-    def put_snapshot(self, snapshot: StoredSnapshot) -> None:
-        """Store a snapshot. Each session keeps its last two."""
-        with self._transaction() as connection:
-            keep_snapshot(connection, snapshot)
 
     def beat(self, node: Node) -> Beat:
         """Record that a node is alive."""
@@ -704,11 +702,6 @@ class SqliteStore:
         """Draw one piece of a shared allowance. See `Store.take_allowance`."""
         with self._transaction() as connection:
             return draw_piece(connection, key, step_ms, limit_ms, self.now_ms())
-
-    def change_owed(self, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]] = ()) -> None:
-        """Insert and delete owed rows. See `OwedStore.change_owed`."""
-        with self._transaction() as connection:
-            change_rows(connection, put, drop)
 
     def adopt_owed(
         self, kind: str, node: str, silent: Heartbeats | None = None, limit: int = 100
@@ -781,10 +774,18 @@ class SqliteStore:
                 self._is_suspect = True  # the next writing call checks the whole file
             raise
 
-    def read(self, scope: str, session: SessionId, after: int = 0, limit: int = 1000) -> tuple[Record, ...]:
-        """Return records in order. See `Store.read`."""
+    def _read(self, call: Callable[[apsw.Connection], T]) -> T:
         with self._reading() as connection:
-            return read_records(connection, scope, session, after, limit)
+            return call(connection)
+
+    read: ClassVar = lent("_read", read_records)
+    find: ClassVar = lent("_read", find_sessions)
+    newest: ClassVar = lent("_read", newest_sessions)
+    get: ClassVar = lent("_read", fetch_session)
+    size: ClassVar = lent("_read", size_of)
+    snapshots: ClassVar = lent("_read", kept_snapshots)
+    owed: ClassVar = lent("_read", fetch_rows)
+    owned: ClassVar = lent("_read", owned_sessions)
 
     def check_file(self) -> None:
         """Check the whole file: its pages and the consistency of its tables. Also works next to a writing process.
@@ -811,62 +812,11 @@ class SqliteStore:
         with self._reading() as connection:
             return copy_store(self._connector, connection, checked_path("path", path))
 
-    def find(
-        self,
-        filters: Filters = Filters(),  # noqa: B008 - frozen
-        *,
-        after: tuple[str, str] | None = None,
-        limit: int = 100,
-    ) -> tuple[StoredSession, ...]:
-        """Return sessions ordered by scope and id. See `Store.find`."""
-        with self._reading() as connection:
-            return find_sessions(connection, filters, after, limit)
-
-    def newest(
-        self,
-        filters: Filters = Filters(),  # noqa: B008 - frozen
-        *,
-        before: tuple[int, str] | None = None,
-        limit: int = 100,
-    ) -> tuple[StoredSession, ...]:
-        """Return the sessions that were opened last. See `Store.newest`."""
-        with self._reading() as connection:
-            return newest_sessions(connection, filters, before, limit)
-
-    def get(self, scope: str, session: SessionId) -> StoredSession | None:
-        """Return one session, or None if the id is unknown."""
-        with self._reading() as connection:
-            return fetch_session(connection, scope, session)
-
-    def size(self, scope: str, session: SessionId) -> int:
-        """Return the size of one session in bytes, without its tree. See `Store.size`."""
-        with self._reading() as connection:
-            return size_of(connection, scope, session)
-
-    def snapshots(
-        self, scope: str, session: SessionId, at_most: int | None = None
-    ) -> tuple[StoredSnapshot, ...]:
-        """Return the snapshots up to a record number, the newest first."""
-        with self._reading() as connection:
-            return kept_snapshots(connection, scope, session, at_most)
-
     def blob(self, digest: str) -> bytes | None:
         """Return a large value by its SHA-256, or None if it is unknown."""
         with self._reading() as connection:
             row = connection.execute("SELECT content FROM blob WHERE digest = ?", (digest,)).fetchone()
         return None if row is None else row[0]
-
-    def owed(
-        self, kind: str, after: str = "", limit: int = 1000, *, node: str | None = None
-    ) -> tuple[OwedRow, ...]:
-        """Return owed rows ordered by id. See `OwedStore.owed`."""
-        with self._reading() as connection:
-            return fetch_rows(connection, kind, after, limit, node)
-
-    def owned(self, node: str) -> Mapping[tuple[str, SessionId], int]:
-        """Return the epochs of a node's sessions. See `Store.owned`."""
-        with self._reading() as connection:
-            return owned_sessions(connection, node)
 
     def nodes(self) -> tuple[Node, ...]:
         """Return the nodes that own a session or have sent a heartbeat within the lease."""

@@ -148,6 +148,7 @@ def _reserve(connection: apsw.Connection, top: StoredSession, claimed_by: str, n
 
 
 def owned_sessions(connection: apsw.Connection, node: str) -> Mapping[tuple[str, SessionId], int]:
+    """Return the epochs of a node's sessions. See `Store.owned`."""
     epochs = "SELECT scope, session, epoch FROM session WHERE node = ? AND has_ended = 0"
     rows = connection.execute(epochs, (node,))
     return {(scope, SessionId(session)): epoch for scope, session, epoch in rows}

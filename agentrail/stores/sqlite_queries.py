@@ -40,8 +40,9 @@ ORDER BY due_at_ms, scope, session LIMIT :limit
 
 
 def read_records(
-    connection: apsw.Connection, scope: str, session: SessionId, after: int, limit: int
+    connection: apsw.Connection, scope: str, session: SessionId, after: int = 0, limit: int = 1000
 ) -> tuple[Record, ...]:
+    """Return records in order. See `Store.read`."""
     records = fetch_records(connection, scope, session, after, max(0, limit))
     if records and records[0].seq == after + 1:
         return records  # the usual case, with one statement
@@ -70,8 +71,13 @@ def known(connection: apsw.Connection, scope: str, session: SessionId) -> Stored
 
 
 def find_sessions(
-    connection: apsw.Connection, filters: Filters, after: tuple[str, str] | None, limit: int
+    connection: apsw.Connection,
+    filters: Filters = Filters(),  # noqa: B008 - frozen
+    *,
+    after: tuple[str, str] | None = None,
+    limit: int = 100,
 ) -> tuple[StoredSession, ...]:
+    """Return sessions ordered by scope and id. See `Store.find`."""
     conditions, values = _conditions(filters)
     if after is not None:
         conditions.append("(scope, session) > (?, ?)")
@@ -80,8 +86,13 @@ def find_sessions(
 
 
 def newest_sessions(
-    connection: apsw.Connection, filters: Filters, before: tuple[int, str] | None, limit: int
+    connection: apsw.Connection,
+    filters: Filters = Filters(),  # noqa: B008 - frozen
+    *,
+    before: tuple[int, str] | None = None,
+    limit: int = 100,
 ) -> tuple[StoredSession, ...]:
+    """Return the sessions that were opened last. See `Store.newest`."""
     conditions, values = _conditions(filters)
     if before is not None:
         conditions.append("(opened_at_ms, session) < (?, ?)")
@@ -146,12 +157,14 @@ SELECT (SELECT ifnull(sum(length(body) + octet_length(does)), 0) FROM record WHE
 
 
 def size_of(connection: apsw.Connection, scope: str, session: SessionId) -> int:
+    """Return the size of one session in bytes, without its tree. See `Store.size`."""
     return int(connection.execute(_SIZE, (scope, session)).get or 0)
 
 
 def kept_snapshots(
-    connection: apsw.Connection, scope: str, session: SessionId, at_most: int | None
+    connection: apsw.Connection, scope: str, session: SessionId, at_most: int | None = None
 ) -> tuple[StoredSnapshot, ...]:
+    """Return the snapshots up to a record number, the newest first."""
     statement = f"""SELECT {SNAPSHOT_COLUMNS} FROM snapshot WHERE scope = ?1 AND session = ?2 AND (?3 IS NULL OR seq <= ?3)
         ORDER BY seq DESC"""  # noqa: S608 - a constant
     return tuple(map(snapshot_from_row, connection.execute(statement, (scope, session, at_most))))

@@ -136,6 +136,7 @@ def opened_row(opening: Opening, now: int) -> SqliteRow:
 
 
 def fetch_session(connection: apsw.Connection, scope: str, session: str) -> StoredSession | None:
+    """Return one session, or None if the id is unknown."""
     row = connection.execute(_GET_SESSION, (scope, session)).fetchone()
     return None if row is None else session_of(row)
 

@@ -219,6 +219,7 @@ def tree_of(connection: apsw.Connection, scope: str, root: SessionId) -> list[St
 
 
 def release_tree(connection: apsw.Connection, node: str, scope: str, root: SessionId) -> None:
+    """Remove the owner and the reservation of a tree. See `Store.release`."""
     connection.execute(
         f"""UPDATE session SET {END_CLAIM}, node = iif(node = ?3, '', node) WHERE root = ?1 AND likely(scope = ?2)
         AND EXISTS (SELECT 1 FROM session AS top WHERE top.scope = ?2 AND top.session = ?1 AND ?3 IN (top.node, top.claimed_by))""",  # noqa: S608 - a constant
