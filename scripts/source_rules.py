@@ -231,7 +231,7 @@ QUEUES: Final[Mapping[str, Mapping[str, str]]] = {
         "cli/chat_session.py:_ahead": "what a person types while the session does not answer",
     },
     "tests/gateway/stdio/test_acp.py": {"gateway/stdio/acp_connection.py:": "1, an answer"},
-    "tests/sandboxes/remote/test_port.py": {"sandboxes/remote/connection.py:(came, pieces)": "_QUEUED"},
+    "tests/sandboxes/remote/test_port.py": {"sandboxes/remote/connection.py:(self._came, pieces)": "_QUEUED"},
     "tests/mcp/test_client.py": {"tools/mcp/source.py:_listed_at": "MAX_LISTINGS"},
     "tests/mcp/test_offers.py": {"tools/mcp/source.py:_logged_at": "MAX_LOGGED"},
     "tests/sandboxes/test_attacks.py": {"sandboxes/protected_mounts.py:waiting": "_MAX_ENTRIES_LOOKED_AT"},

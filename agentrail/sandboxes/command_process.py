@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanag
 from typing import Final, Literal, Protocol, Self, TypeAlias
 
 import trio
-from attrs import evolve, frozen
+from attrs import define, evolve, field, frozen
 
 from agentrail import outside
 from agentrail.abc import ExecuteResult
@@ -308,36 +308,25 @@ async def close_all(*streams: trio.lowlevel.FdStream) -> None:
             await stream.aclose()
 
 
+@define(eq=False)
 class OpenedProcess:
-    def __init__(
-        self,
-        running: _Running,
-        stdin: trio.lowlevel.FdStream,
-        stdout: trio.lowlevel.FdStream,
-        stderr: trio.lowlevel.FdStream,
-    ) -> None:
-        self._running = running
-        self._stopping = trio.Lock()
-        self._is_stopped = False
-        self._streams = (stdin, stdout, stderr)
+    """An open process.
+
+    Attributes:
+        stderr: Standard error, at its end at once unless the process was opened with `apart`.
+    """
+
+    _running: _Running
+    stdin: trio.lowlevel.FdStream
+    stdout: trio.lowlevel.FdStream
+    stderr: trio.lowlevel.FdStream
+    _stopping: trio.Lock = field(init=False, factory=trio.Lock)
+    _is_stopped: bool = field(init=False, default=False)
 
     @property
     def pid(self) -> int:
         """The first process of its tree."""
         return self._running.tree.group
-
-    @property
-    def stdin(self) -> trio.abc.SendStream:
-        return self._streams[0]
-
-    @property
-    def stdout(self) -> trio.abc.ReceiveStream:
-        return self._streams[1]
-
-    @property
-    def stderr(self) -> trio.abc.ReceiveStream:
-        """Standard error, at its end at once unless the process was opened with `apart`."""
-        return self._streams[2]
 
     async def wait(self) -> int:
         """Wait for its end, and return its exit code.
@@ -355,10 +344,10 @@ class OpenedProcess:
         """
         with trio.CancelScope(shield=True):
             async with trio.open_nursery() as reading:
-                reading.start_soon(_read_off, self._streams[1])
-                reading.start_soon(_read_off, self._streams[2])
+                reading.start_soon(_read_off, self.stdout)
+                reading.start_soon(_read_off, self.stderr)
                 async with outside.process_turns("leaving"):
-                    await self._streams[0].aclose()
+                    await self.stdin.aclose()
                     with trio.move_on_after(_TURN_SECONDS):
                         await self._running.process.wait()
                 with trio.move_on_after(GRACE_SECONDS - _TURN_SECONDS):
@@ -375,7 +364,7 @@ class OpenedProcess:
                 if not self._is_stopped:
                     self._is_stopped = True
                     await self._running.stop()
-            await close_all(*self._streams)
+            await close_all(self.stdin, self.stdout, self.stderr)
 
 
 _TURN_SECONDS: Final = 0.05

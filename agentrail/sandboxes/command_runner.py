@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Final, TypeAlias
 
 import trio
-from attrs import evolve, frozen
+from attrs import define, evolve, field, frozen
 
 from agentrail import outside
 from agentrail.abc import ExecuteOptions, ExecuteResult, ProcessOptions, Refusal
@@ -125,16 +125,15 @@ class CommandRules:
     env: Mapping[str, str]
 
 
+@define(eq=False)
 class Commands:
-    def __init__(self, root: int, path: Path, files: Files, rules: CommandRules, programs: Programs) -> None:
-        """Create a runner without running a command."""
-        self._root = root
-        self._path = path
-        self._files = files
-        self._rules = rules
-        self._programs = programs
-        self._confinement: Confinement | None = None
-        self._probing = trio.Lock()
+    _root: int
+    _path: Path
+    _files: Files
+    _rules: CommandRules
+    _programs: Programs
+    _confinement: Confinement | None = field(init=False, default=None)
+    _probing: trio.Lock = field(init=False, factory=trio.Lock)
 
     @property
     def is_refused(self) -> bool:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import trio
-from attrs import frozen
+from attrs import define, field, frozen
 
 from agentrail import websockets
 from agentrail.abc import Refusal, Secret
@@ -75,17 +75,12 @@ def refuse_connection(address: RemoteAddress, why: str) -> NoAnswer:
     return NoAnswer(Refusal(code="io_error", message=message))
 
 
+@define(eq=False)
 class Connection:
-    def __init__(
-        self,
-        address: RemoteAddress,
-        token: Secret,
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
-        self._address = address
-        self._token = token
-        self._tls = tls
-        self._client: httpx.AsyncClient | None = None
+    _address: RemoteAddress
+    _token: Secret
+    _tls: ssl.SSLContext | None = None
+    _client: httpx.AsyncClient | None = field(init=False, default=None)
 
     async def send(  # noqa: PLR0913 - the request, and the time limit for its answer
         self,
@@ -237,33 +232,23 @@ async def _open_stream(
     return await open_stream(parts.hostname or "", parts.port or (443 if is_tls else 80), trusted)
 
 
+@define(eq=False)
 class RemoteProcess:
-    def __init__(
-        self, connection: "websockets.WebSocketConnection", pid: int, end: Callable[[], Awaitable[None]]
-    ) -> None:
-        self._connection = connection
-        self._pid = pid
-        self._end = end
-        self._is_stopped = False
-        self._stopping = trio.Lock()
-        self._has_ended = trio.Event()
-        self._code = -int(signal.SIGKILL)
-        self._input = _Input(connection)
-        came, pieces = trio.open_memory_channel[bytes](_QUEUED)
-        self._came = came
-        self._output = _Output(pieces)
+    _connection: "websockets.WebSocketConnection"
+    pid: int
+    _end: Callable[[], Awaitable[None]]
+    stdin: trio.abc.SendStream = field(init=False)
+    stdout: trio.abc.ReceiveStream = field(init=False)
+    _came: trio.MemorySendChannel[bytes] = field(init=False)
+    _is_stopped: bool = field(init=False, default=False)
+    _stopping: trio.Lock = field(init=False, factory=trio.Lock)
+    _has_ended: trio.Event = field(init=False, factory=trio.Event)
+    _code: int = field(init=False, default=-int(signal.SIGKILL))
 
-    @property
-    def pid(self) -> int:
-        return self._pid
-
-    @property
-    def stdin(self) -> trio.abc.SendStream:
-        return self._input
-
-    @property
-    def stdout(self) -> trio.abc.ReceiveStream:
-        return self._output
+    def __attrs_post_init__(self) -> None:
+        self.stdin = _Input(self._connection)
+        self._came, pieces = trio.open_memory_channel[bytes](_QUEUED)
+        self.stdout = _Output(pieces)
 
     async def wait(self) -> int:
         """Wait for its end, and return its exit code. A lost connection counts as `SIGKILL`, which its server then sends.
