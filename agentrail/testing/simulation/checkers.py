@@ -3,10 +3,10 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 from zlib import crc32
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from agentrail.core.policy.budget import Bound, Ledger
 from agentrail.core.protocol.effects import PromptAgent, Publish, RunTool, SpawnChild, StartAgent, StartStream
@@ -75,6 +75,7 @@ def _events_of(step: SessionStep) -> list[Event]:
     return [effect.event for effect in step.effects if isinstance(effect, Publish)]
 
 
+@define(eq=False)
 class Fences(Checker):
     """Epochs never fall. Nothing leaves a node before it is durable, and no work begins on it once another owns the session.
 
@@ -83,11 +84,8 @@ class Fences(Checker):
     """
 
     name = "fences"
-    kinds: frozenset[LineKind] = frozenset({"effect", "event"})
-
-    def __init__(self, eye: GodsEye | None = None) -> None:
-        super().__init__(eye)
-        self._ahead: dict[LineKey, StartStream] = {}
+    kinds: ClassVar[frozenset[LineKind]] = frozenset({"effect", "event"})
+    _ahead: dict[LineKey, StartStream] = field(init=False, factory=dict)
 
     def judge(self, line: LogLine) -> str | None:
         if self.eye.fault is not None:
@@ -114,6 +112,7 @@ class Fences(Checker):
         return f"{said} before its record is durable" if is_early else None
 
 
+@define(eq=False)
 class Ledgers(Checker):
     """A `once` tool acts at most once for each operation, any other at least once if its call has a good result. Each acts for a result.
 
@@ -121,16 +120,13 @@ class Ledgers(Checker):
     """
 
     name = "at most once, at least once"
-    kinds: frozenset[LineKind] = frozenset({"effect", "tool"})
-
-    def __init__(self, eye: GodsEye | None = None) -> None:
-        super().__init__(eye)
-        self._ran: dict[LineKey, RunTool] = {}
-        self._results: dict[LineKey, bool] = {}
-        self._acted: dict[str, list[tuple[str, LedgerEntry]]] = {}
-        self._tools: dict[str, None] = {}
-        self._begun: dict[LineKey, CallId] = {}
-        self._finished: dict[LineKey, None] = {}
+    kinds: ClassVar[frozenset[LineKind]] = frozenset({"effect", "tool"})
+    _ran: dict[LineKey, RunTool] = field(init=False, factory=dict)
+    _results: dict[LineKey, bool] = field(init=False, factory=dict)
+    _acted: dict[str, list[tuple[str, LedgerEntry]]] = field(init=False, factory=dict)
+    _tools: dict[str, None] = field(init=False, factory=dict)
+    _begun: dict[LineKey, CallId] = field(init=False, factory=dict)
+    _finished: dict[LineKey, None] = field(init=False, factory=dict)
 
     def judge(self, line: LogLine) -> str | None:
         for session, step in self.eye.steps:
@@ -173,6 +169,7 @@ class Ledgers(Checker):
                 yield f"{session}: {entry.tool} acted for {entry.call_id}, which has no result"
 
 
+@define(eq=False)
 class GapFree(Checker):
     """Each reader gets the events of its session without a gap, or is told which it lost. All readers get equal events.
 
@@ -180,12 +177,9 @@ class GapFree(Checker):
     """
 
     name = "gap-free events"
-    kinds: frozenset[LineKind] = frozenset({"read", "event"})
-
-    def __init__(self, eye: GodsEye | None = None) -> None:
-        super().__init__(eye)
-        self._last: dict[LineKey, int] = {}
-        self._events: dict[tuple[str, int], object] = {}
+    kinds: ClassVar[frozenset[LineKind]] = frozenset({"read", "event"})
+    _last: dict[LineKey, int] = field(init=False, factory=dict)
+    _events: dict[tuple[str, int], object] = field(init=False, factory=dict)
 
     def judge(self, line: LogLine) -> str | None:
         facts = line.facts
@@ -255,6 +249,7 @@ class _Deadline:
     high: float
 
 
+@define(eq=False)
 class Approvals(Checker):
     """A call that needs approval runs once, on one node, and with the arguments that were approved. A pending one expires in time, by the store's clock.
 
@@ -262,14 +257,13 @@ class Approvals(Checker):
     """
 
     name = "approvals"
-    kinds: frozenset[LineKind] = frozenset({"step", "effect", "tool"})
-
-    def __init__(self, eye: GodsEye | None = None) -> None:
-        super().__init__(eye)
-        self._shown: dict[LineKey, str | None] = {}  # digest, or None while it is not approved
-        self._ran: dict[LineKey, str] = {}
-        self._due: dict[LineKey, _Deadline] = {}
-        self._set: dict[LineKey, _Deadline] = {}
+    kinds: ClassVar[frozenset[LineKind]] = frozenset({"step", "effect", "tool"})
+    _shown: dict[LineKey, str | None] = field(
+        init=False, factory=dict
+    )  # digest, or None while it is not approved
+    _ran: dict[LineKey, str] = field(init=False, factory=dict)
+    _due: dict[LineKey, _Deadline] = field(init=False, factory=dict)
+    _set: dict[LineKey, _Deadline] = field(init=False, factory=dict)
 
     def judge(self, line: LogLine) -> str | None:
         if isinstance(line.facts, SessionStep):  # its record may become durable much later
@@ -336,16 +330,14 @@ _Stopped: TypeAlias = tuple[int, Mapping[CallId, str]]
 _NOTHING: Final[_Stopped] = (0, {})
 
 
+@define(eq=False)
 class Receipts(Checker):
     """After the receipt of an abort, nothing of its turn acts on any node, except what the receipt names."""
 
     name = "abort receipts"
-    kinds: frozenset[LineKind] = frozenset({"effect", "tool"})
-
-    def __init__(self, eye: GodsEye | None = None) -> None:
-        super().__init__(eye)
-        self._aborted: dict[str, _Stopped] = {}
-        self._over: dict[str, _Stopped] = {}
+    kinds: ClassVar[frozenset[LineKind]] = frozenset({"effect", "tool"})
+    _aborted: dict[str, _Stopped] = field(init=False, factory=dict)
+    _over: dict[str, _Stopped] = field(init=False, factory=dict)
 
     def judge(self, line: LogLine) -> str | None:
         for session, step in self.eye.steps:
@@ -393,15 +385,13 @@ PATIENCE_OF_STOPS: Final = 1.0
 """Virtual time after which an effect that stops work must have left, whether or not the store answers."""
 
 
+@define(eq=False)
 class Stops(Checker):
     """What stops work leaves its node at once, also if the session is put to rest. Only a node that stands still is late."""
 
     name = "stops"
-    kinds: frozenset[LineKind] = frozenset({"step", "effect", "node"})
-
-    def __init__(self, eye: GodsEye | None = None) -> None:
-        super().__init__(eye)
-        self._due: dict[int, tuple[LogLine, Any]] = {}
+    kinds: ClassVar[frozenset[LineKind]] = frozenset({"step", "effect", "node"})
+    _due: dict[int, tuple[LogLine, Any]] = field(init=False, factory=dict)
 
     def judge(self, line: LogLine) -> str | None:
         facts = line.facts
@@ -419,17 +409,15 @@ class Stops(Checker):
         return f"{late[0].session}: {type(late[1]).__name__} of {late[0].at:.3f} has not left {late[0].place}"
 
 
+@define(eq=False)
 class Budgets(Checker):
     """What is spent and reserved fits the limit, over all owners of a session together, and a child gets what its parent has reserved."""
 
     name = "budgets"
-    kinds: frozenset[LineKind] = frozenset({"step", "effect"})
-
-    def __init__(self, eye: GodsEye | None = None) -> None:
-        super().__init__(eye)
-        self._ledgers: dict[str, Ledger] = {}
-        self._out: dict[str, dict[str, Bound]] = {}
-        self._lent: dict[str, list[Any]] = {}
+    kinds: ClassVar[frozenset[LineKind]] = frozenset({"step", "effect"})
+    _ledgers: dict[str, Ledger] = field(init=False, factory=dict)
+    _out: dict[str, dict[str, Bound]] = field(init=False, factory=dict)
+    _lent: dict[str, list[Any]] = field(init=False, factory=dict)
 
     def judge(self, line: LogLine) -> str | None:
         what, session = line.facts, line.session
@@ -489,20 +477,22 @@ MAX_PER_SECOND: Final = 1_000
 MAX_IDLE_STEPS: Final = 100
 
 
+@define(eq=False)
 class Liveness(Checker):
     """At the calm end everything accepted has ended, every caller is answered, every outbox is empty, and nothing spins."""
 
     name = "liveness"
-    kinds: frozenset[LineKind] = frozenset({"person", "event", "step", "store", "node", "note"})
-
-    def __init__(self, eye: GodsEye | None = None) -> None:
-        super().__init__(eye)
-        self._due: dict[tuple[str, str, str], float] = {}  # what, session, name: since when
-        self._asked: dict[str, tuple[str, str, str]] = {}
-        self._silent: set[tuple[str, str]] = set()  # sessions that publish no more, with the place
-        self._suspended: dict[str, bool] = {}
-        self._counts: dict[LineKey, tuple[int, int]] = {}
-        self._idle: dict[str, int] = {}
+    kinds: ClassVar[frozenset[LineKind]] = frozenset({"person", "event", "step", "store", "node", "note"})
+    _due: dict[tuple[str, str, str], float] = field(
+        init=False, factory=dict
+    )  # what, session, name: since when
+    _asked: dict[str, tuple[str, str, str]] = field(init=False, factory=dict)
+    _silent: set[tuple[str, str]] = field(
+        init=False, factory=set
+    )  # sessions that publish no more, with the place
+    _suspended: dict[str, bool] = field(init=False, factory=dict)
+    _counts: dict[LineKey, tuple[int, int]] = field(init=False, factory=dict)
+    _idle: dict[str, int] = field(init=False, factory=dict)
 
     def judge(self, line: LogLine) -> str | None:
         facts, session = line.facts, line.session
@@ -587,14 +577,12 @@ class Liveness(Checker):
                 yield f"{session}: {what} {name} for {seconds:.0f} calm seconds".replace("  ", " ")
 
 
+@define(eq=False)
 class MessagesOnce(Checker):
     """A message that is sent again with its `client_id`, to whatever node, is accepted once."""
 
     name = "one prompt for each client_id"
-
-    def __init__(self, eye: GodsEye | None = None) -> None:
-        super().__init__(eye)
-        self._refs: dict[tuple[str, str], str] = {}
+    _refs: dict[tuple[str, str], str] = field(init=False, factory=dict)
 
     def judge(self, line: LogLine) -> str | None:
         for session, step in self.eye.steps:
@@ -613,7 +601,7 @@ class Promises(Checker):
     """The promises of `agentrail.testing.promises`, over each step of each session."""
 
     name = "promises of each step"
-    kinds: frozenset[LineKind] = frozenset({"step"})
+    kinds: ClassVar[frozenset[LineKind]] = frozenset({"step"})
 
     def judge(self, line: LogLine) -> str | None:
         step = line.facts
@@ -695,6 +683,7 @@ def _promises_about(step: SessionStep) -> Iterator[Callable[[observed_step.Seen]
                 yield from _OF_SOME_REQUESTS
 
 
+@define(eq=False)
 class Acknowledgements(Checker):
     """What users are told fits one order of their calls: each message, approval and question is a register that is set once.
 
@@ -702,12 +691,9 @@ class Acknowledgements(Checker):
     """
 
     name = "linearizable acknowledgements"
-    kinds: frozenset[LineKind] = frozenset({"person"})
-
-    def __init__(self, eye: GodsEye | None = None) -> None:
-        super().__init__(eye)
-        self._registers: dict[LineKey, list[_Call]] = {}
-        self._open: dict[str, tuple[LineKey, _Call]] = {}
+    kinds: ClassVar[frozenset[LineKind]] = frozenset({"person"})
+    _registers: "dict[LineKey, list[_Call]]" = field(init=False, factory=dict)
+    _open: "dict[str, tuple[LineKey, _Call]]" = field(init=False, factory=dict)
 
     def judge(self, line: LogLine) -> str | None:
         facts = line.facts
@@ -789,7 +775,7 @@ class NoBugs(Checker):
     """No call fails for a reason that no caller can do anything about: an exception that a gateway did not expect."""
 
     name = "no bug is logged"
-    kinds: frozenset[LineKind] = frozenset({"log"})
+    kinds: ClassVar[frozenset[LineKind]] = frozenset({"log"})
 
     def judge(self, line: LogLine) -> str | None:
         is_bug = isinstance(line.facts, Logged) and line.facts.is_error and _BUG.match(line.said)

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from math import inf
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
-from attrs import define
+from attrs import define, field
 
 from agentrail.abc.store import StoredSession, Taken
 from agentrail.core.journal.record import CLOSED, Record
@@ -291,20 +291,20 @@ class GodsEye:
         return is_up and node != taker and self.now - self._seen.get(node, -inf) < WORLD_LEASE_SECONDS
 
 
+@define(eq=False)
 class Checker:
     """A judge.
 
     Attributes:
         name: The promise that it holds.
+        eye: The view of the life, which it may share with other judges.
         kinds: Kinds of lines that it reads. It also reads each line that makes a step or a record durable, or changes an owner.
     """
 
-    name: str = ""
-    kinds: frozenset[LineKind] = frozenset()
+    name: ClassVar[str] = ""
+    kinds: ClassVar[frozenset[LineKind]] = frozenset()
 
-    def __init__(self, eye: GodsEye | None = None) -> None:
-        """Create a judge, who shares the view of other judges of the same life, if given."""
-        self.eye: GodsEye = GodsEye() if eye is None else eye
+    eye: GodsEye = field(factory=GodsEye)
 
     def see(self, line: LogLine) -> str | None:
         """Return which promise a line breaks, as a sentence. None: it breaks none."""

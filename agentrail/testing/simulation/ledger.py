@@ -37,6 +37,7 @@ _AMOUNT: Final[JsonObject] = {
 }
 
 
+@define(eq=False)
 class EffectLedger:
     """An outside world, such as a bank. It never fails, and it counts.
 
@@ -45,15 +46,14 @@ class EffectLedger:
         entries: All effects, in order.
     """
 
-    def __init__(self, name: str, log: LifeLog, world: InhabitedWorld | None = None) -> None:
-        """Create an empty ledger. The tape of `world` draws how its tools behave. None: well."""
-        self.name: str = name
-        self.entries: list[LedgerEntry] = []
-        self._log = log
-        self._world = world
-        self._operations: dict[str, list[int]] = {}  # with the epochs of its effects
-        self._tools: dict[str, EffectTool] = {}
-        self._is_each_once = True
+    name: str
+    _log: LifeLog
+    # Its tape draws how the tools behave. None: well.
+    _world: InhabitedWorld | None = None
+    entries: list[LedgerEntry] = field(init=False, factory=list)
+    _operations: dict[str, list[int]] = field(init=False, factory=dict)  # with the epochs of its effects
+    _tools: "dict[str, EffectTool]" = field(init=False, factory=dict)
+    _is_each_once: bool = field(init=False, default=True)
 
     def tool(self, name: str, effect_class: EffectClass = "once", seconds: float = 1.0) -> "EffectTool":
         """Create a tool with an effect, at the beginning, in the middle or at the end of so many seconds."""

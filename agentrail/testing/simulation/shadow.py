@@ -1,7 +1,9 @@
 """Fold equals life: sessions that are folded again from their records while they live."""
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import ClassVar, Final
+
+from attrs import define, field
 
 from agentrail.core.journal.fold import Sources, drift_of, first_state, walk
 from agentrail.core.journal.record import DRIFTED, ERASED, REWOUND, Record, Tail
@@ -13,7 +15,7 @@ from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.session_loader import PluginFinder
 from agentrail.testing.folded import committed_events, state_fault
 from agentrail.testing.simulation.facts import SessionStep
-from agentrail.testing.simulation.gods_eye import Checker, GodsEye
+from agentrail.testing.simulation.gods_eye import Checker
 from agentrail.testing.simulation.log import LineKind, LogLine
 
 _FIELDS: Final = tuple(SessionData.__struct_fields__)
@@ -111,18 +113,16 @@ def _is_equal(
     return True
 
 
+@define(eq=False)
 class FoldEqualsLife(Checker):
-    """A shadow folds each durable record of some sessions. Its state, its decisions and its events are those of the live session."""
+    """A shadow folds each durable record of some sessions, which are drawn by id. Its state, its decisions and its events are those of the live session."""
 
     name = "fold equals life"
-    kinds: frozenset[LineKind] = frozenset({"step"})
+    kinds: ClassVar[frozenset[LineKind]] = frozenset({"step"})
 
-    def __init__(self, eye: GodsEye | None = None, is_drawn: Callable[[str], bool] = bool) -> None:
-        """Create a judge of the sessions that are drawn, by id."""
-        super().__init__(eye)
-        self._is_drawn = is_drawn
-        self._shadows: dict[str, _Shadow | None] = {}
-        self.folded: int = 0
+    _is_drawn: Callable[[str], bool] = bool
+    _shadows: dict[str, _Shadow | None] = field(init=False, factory=dict)
+    folded: int = field(init=False, default=0)
 
     def _shadow_of(self, session: str) -> _Shadow | None:
         if session not in self._shadows:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from attrs import evolve
+from attrs import define, evolve, field
 
 from agentrail.distribution import install_command
 from agentrail.runtime.crashes import raise_what_travels
@@ -98,18 +98,17 @@ def again(report: "Report") -> Live:
             hours=report.seconds / 3600,
             schedule=report.schedule,
             given=given,
-            checkers=lambda world: (*standard_checkers(world), _TimeLimit(latest)),
+            checkers=lambda world: (*standard_checkers(world), _TimeLimit(latest=latest)),
         )
 
     return live
 
 
+@define(eq=False)
 class _TimeLimit(Checker):
-    name: str = "time limit of shrinking"
+    name = "time limit of shrinking"
 
-    def __init__(self, latest: float) -> None:
-        super().__init__()
-        self._latest = latest
+    _latest: float = field(kw_only=True)
 
     def see(self, line: LogLine) -> str | None:
         return "the life takes too long" if line.at > self._latest else None
