@@ -12,10 +12,8 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Final, Literal, Self, TypeAlias, TypeVar
 
-from attrs import evolve
-
 from agentrail import outside
-from agentrail.abc import DirectoryEntry, EditResult, ListResult, ReadResult, Refusal, WriteResult
+from agentrail.abc import DirectoryEntry, ListResult, ReadResult, Refusal
 from agentrail.errors import SandboxError
 from agentrail.file_systems import remove_tree
 from agentrail.private_paths import take_turn
@@ -44,7 +42,6 @@ from agentrail.sandboxes.refusals import (
     check_read_size,
     check_written_size,
     describe_neighbours,
-    encode_text,
     refusal_of,
     refuse_directory,
     refuse_hard_link,
@@ -53,7 +50,7 @@ from agentrail.sandboxes.refusals import (
     refuse_repository,
 )
 from agentrail.sandboxes.safe_open import FLAGS, Opener
-from agentrail.sandboxes.text import PIECE_BYTES, count_lines, decode_text, read_page
+from agentrail.sandboxes.text import PIECE_BYTES, decode_text, read_page
 from agentrail.sandboxes.text_edit import decide_edit
 
 # Git repositories: no file tool may create a directory that git accepts as a repository.
@@ -309,48 +306,6 @@ class Files:
 
     # --- writing
 
-    def write(self, names: Names, data: bytes) -> WriteResult:
-        with self._repositories.hold(names):
-            return self._write(names, data)
-
-    def _write(self, names: Names, data: bytes) -> WriteResult:
-        self._refuse_names(names)
-        check_written_size(len(data), show_names(names))
-        parent = self._make_parent(names)
-        with OwnedDescriptor(parent):
-            replaced = self._look_at_target(parent, names)
-            before = None if replaced is None else self._hash(parent, names)
-            put_file(parent, names[-1], data, replaced)
-        return WriteResult(
-            is_new=replaced is None, size_bytes=len(data), sha256=hash_bytes(data), sha256_before=before
-        )
-
-    def write_text(self, names: Names, content: str) -> WriteResult:
-        data = encode_text(content, show_names(names))
-        written = self.write(names, data)
-        return evolve(written, total_lines=count_lines(content))
-
-    def edit(
-        self, names: Names, old: str, new: str, *, replace_all: bool, check: Callable[[], None]
-    ) -> EditResult:
-        """Replace a text in a file, unless the file changes meanwhile. `check` raises when no caller wants the result any more."""
-        self._refuse_names(names)
-        encode_text(new, show_names(names))
-        parent = self.open_directory(names[:-1])
-        with OwnedDescriptor(parent):
-            before = self._look_at_target(parent, names)
-            if before is None:
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-            read = self._read_beside(parent, names)
-            edited = edit_bytes(read, old, new, replace_all=replace_all, shown=show_names(names), check=check)
-            check()
-            data, replacements, diff = edited
-            changed = f"{show_names(names)} changed while it was being edited. Read it again."
-            put_file(parent, names[-1], data, before, changed)
-        return EditResult(
-            replacements=replacements, diff=diff, sha256=hash_bytes(data), sha256_before=hash_bytes(read)
-        )
-
     def _read_beside(self, parent: int, names: Names) -> bytes:
         """Read a file by its last name, from the directory in which it will be replaced."""
         descriptor = os.open(names[-1], os.O_RDONLY | os.O_NOFOLLOW | FLAGS, dir_fd=parent)
@@ -358,12 +313,6 @@ class Files:
             status = os.fstat(descriptor)
             _refuse_irregular(status, show_names(names))
             return b"".join(_pieces(descriptor, status, names))
-
-    def _hash(self, parent: int, names: Names) -> str | None:
-        try:
-            return hash_bytes(self._read_beside(parent, names))
-        except (OSError, PathRefused):  # too large, or not readable: it can be replaced nevertheless
-            return None
 
     def create_output(self, name: str, below: str = OUTPUT_DIRECTORY) -> int:
         """Create a file for the output of a command or a tool, in agentrail's own directory, where no tool writes."""

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Final, TypeAlias, TypeVar, cast
+from typing import Annotated, Final, TypeAlias, TypeVar
 
 import trio
 
@@ -75,6 +75,7 @@ from agentrail.sandboxes.walk import (
 LOGGER: Final = Logger("agentrail.sandboxes")
 
 T = TypeVar("T")
+R = TypeVar("R", WriteResult, EditResult)
 Names = tuple[str, ...]
 
 MAX_FILE_THREADS: Final = 8
@@ -228,11 +229,7 @@ class LocalSandbox:
 
         Cancellation: Takes effect when the file is entirely the old one or the new one.
         """
-        found = await self._writing(
-            path,
-            lambda names: self._files.write_text(names, content),
-            lambda names: self._files.plan_text(names, content),
-        )
+        found = await self._writing(path, lambda names: self._files.plan_text(names, content))
         return WriteResult(error=found) if isinstance(found, Refusal) else found
 
     async def edit(self, path: str, old: str, new: str, *, replace_all: bool = False) -> EditResult:
@@ -245,12 +242,10 @@ class LocalSandbox:
         Cancellation: Takes effect when the file is entirely the old one or the new one.
         """
         check = outside.check_cancelled
-        found = await self._writing(
-            path,
-            functools.partial(self._files.edit, old=old, new=new, replace_all=replace_all, check=check),
-            functools.partial(self._files.plan_edit, old=old, new=new, replace_all=replace_all, check=check),
-            attempts=1,
+        plan = functools.partial(
+            self._files.plan_edit, old=old, new=new, replace_all=replace_all, check=check
         )
+        found = await self._writing(path, plan, attempts=1)
         return EditResult(error=found) if isinstance(found, Refusal) else found
 
     async def leads_to(self, path: str) -> str | None:
@@ -291,11 +286,7 @@ class LocalSandbox:
         return tuple([await self._download(path) for path in paths])
 
     async def _upload(self, file: FileBytes) -> Transfer:
-        found = await self._writing(
-            file.path,
-            lambda names: self._files.write(names, file.content),
-            lambda names: self._files.plan_bytes(names, file.content),
-        )
+        found = await self._writing(file.path, lambda names: self._files.plan_bytes(names, file.content))
         if isinstance(found, Refusal):
             return Transfer(path=file.path, error=found)
         return Transfer(path=file.path, size_bytes=len(file.content))
@@ -559,17 +550,20 @@ class LocalSandbox:
     async def _writing(
         self,
         path: str,
-        work: Callable[[Names], T],
-        plan: Callable[[Names], PlannedWrite],
+        plan: Callable[[Names], PlannedWrite[R]],
         *,
         attempts: int = MAX_WRITE_ATTEMPTS,
-    ) -> T | Refusal:
-        """Write a file, by a plan if a keeper must know it first. Writes of one file take turns, also of other sandboxes."""
+    ) -> R | Refusal:
+        """Write a file, by a plan that a keeper must know first. Writes of one file take turns, also of other sandboxes."""
+
+        def write(names: Names) -> R:
+            return self._files.carry_out(plan(names), is_kept=False)
+
         names = self._decide(path)
         place = None if isinstance(names, Refusal) else self._path.joinpath(*names)
         async with _WRITERS.hold((trio.lowlevel.current_trio_token(), place)):
             if (keeper := self._keeper) is None:
-                return await self._in_thread("file", path, work, abandon=False)
+                return await self._in_thread("file", path, write, abandon=False)
             while True:
                 attempts -= 1
                 planned = await self._in_thread("file", path, plan, abandon=False)
@@ -577,11 +571,9 @@ class LocalSandbox:
                     return planned
                 found = await self._carry_out(keeper, path, planned)
                 if not isinstance(found, Refusal) or found.code != "changed" or attempts < 1:
-                    return cast("T | Refusal", found)
+                    return found
 
-    async def _carry_out(
-        self, keeper: FileKeeper, path: str, planned: PlannedWrite
-    ) -> WriteResult | EditResult | Refusal:
+    async def _carry_out(self, keeper: FileKeeper, path: str, planned: PlannedWrite[R]) -> R | Refusal:
         changes = (planned.change,)
         is_written = False
         try:
@@ -589,7 +581,7 @@ class LocalSandbox:
             if refused is not None:
                 return refused
             found = await self._in_thread(
-                "file", path, lambda _: self._files.carry_out(planned), abandon=False
+                "file", path, lambda _: self._files.carry_out(planned, is_kept=True), abandon=False
             )
             is_written = not isinstance(found, Refusal)
             return found

@@ -1,14 +1,14 @@
 """Files with planned writes, which record the old and the new content, and files that are restored to earlier versions.
 
 Blocking work over descriptors, like `files.py`. The target of a write is checked when it is planned, and again right
-before it is replaced: another program's write meanwhile is not overwritten.
+before it is replaced: another program's write meanwhile is not overwritten by an edit, or by a write that is recorded.
 """
 
 import contextlib
 import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from attrs import define, frozen
 
@@ -40,14 +40,15 @@ MAX_KEPT_BYTES: Final = MAX_WRITTEN_BYTES
 """Of a larger file only the digest is kept: it can be compared, but not restored."""
 
 _MODE_BITS: Final = 0o777
-_CHANGED_MESSAGE: Final = "{} changed while it was being written. Read it again."
+
+R = TypeVar("R", WriteResult, EditResult)
 
 FindNames: TypeAlias = Callable[[str], Names]
 """Splits a stored path. Raises `PathRefused` for a path that is not allowed."""
 
 
 @frozen(kw_only=True)
-class PlannedWrite:
+class PlannedWrite(Generic[R]):
     """A planned write.
 
     Attributes:
@@ -59,7 +60,7 @@ class PlannedWrite:
     replaced: os.stat_result | None
     change: FileWrite
     contents: Mapping[str, bytes]
-    result: WriteResult | EditResult
+    result: R
 
 
 @define(kw_only=True, eq=False)
@@ -94,11 +95,11 @@ class StagedFiles:
 class VersionedFiles(Files):
     # --- writes of tools
 
-    def plan_text(self, names: Names, content: str) -> PlannedWrite:
+    def plan_text(self, names: Names, content: str) -> PlannedWrite[WriteResult]:
         data = encode_text(content, show_names(names))
         return self.plan_bytes(names, data, total_lines=count_lines(content))
 
-    def plan_bytes(self, names: Names, data: bytes, *, total_lines: int = 0) -> PlannedWrite:
+    def plan_bytes(self, names: Names, data: bytes, *, total_lines: int = 0) -> PlannedWrite[WriteResult]:
         self._refuse_names(names)
         check_written_size(len(data), show_names(names))
         existing, depth = self._open_existing(names[:-1])
@@ -134,7 +135,8 @@ class VersionedFiles(Files):
 
     def plan_edit(
         self, names: Names, old: str, new: str, *, replace_all: bool, check: Callable[[], None]
-    ) -> PlannedWrite:
+    ) -> PlannedWrite[EditResult]:
+        """Plan to replace a text in a file. `check` raises when no caller wants the result any more."""
         self._refuse_names(names)
         encode_text(new, show_names(names))
         parent = self.open_directory(names[:-1])
@@ -147,6 +149,7 @@ class VersionedFiles(Files):
         data, replacements, diff = edit_bytes(
             read, old, new, replace_all=replace_all, shown=show_names(names), check=check
         )
+        check()
         before, after = _state_of(read, replaced), _state_of(data, replaced)
         return PlannedWrite(
             names=names,
@@ -162,16 +165,19 @@ class VersionedFiles(Files):
             ),
         )
 
-    def carry_out(self, planned: PlannedWrite) -> WriteResult | EditResult:
-        """Carry out a planned write, unless the file has changed meanwhile."""
-        names = planned.names
+    def carry_out(self, planned: PlannedWrite[R], *, is_kept: bool) -> R:
+        """Carry out a planned write. An edit, or a write that is kept, only if the file has not changed meanwhile."""
+        names, is_edit = planned.names, isinstance(planned.result, EditResult)
+        done = "edited" if is_edit else "written"
+        changed = f"{show_names(names)} changed while it was being {done}. Read it again."
         with self._repositories.hold(names):
             self._refuse_names(names)
             parent = self._make_parent(names)
             with OwnedDescriptor(parent):
                 self._look_at_target(parent, names)
-                changed = _CHANGED_MESSAGE.format(show_names(names))
-                put_file(parent, names[-1], planned.data, planned.replaced, changed)
+                put_file(
+                    parent, names[-1], planned.data, planned.replaced, changed if is_edit or is_kept else None
+                )
         return planned.result
 
     def _look(

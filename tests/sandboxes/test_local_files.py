@@ -14,7 +14,7 @@ import trio
 
 from agentrail.abc import DirectoryEntry, ExecuteOptions, GrepOptions, Refusal
 from agentrail.errors import OptionError, SandboxError
-from agentrail.sandboxes import files, local, safe_open
+from agentrail.sandboxes import files, local, safe_open, versions
 from agentrail.sandboxes.local import LocalSandbox
 
 
@@ -268,6 +268,51 @@ async def test_what_changed_meanwhile_is_not_overwritten(sandbox, root, monkeypa
         code="changed", message="src.py changed while it was being edited. Read it again."
     )
     assert file.read_text() == "a\nsomebody else's\n"
+
+
+class KeeperOfAFileInUse:
+    """Records writes, while somebody else writes the file each time."""
+
+    def __init__(self, file):
+        self.file, self.kept, self.taken_back = file, [], []
+
+    async def keep(self, changes, contents):
+        self.kept += changes
+        self.file.write_text(f"a\nsomebody else's {len(self.kept)}\n")
+
+    def take_back(self, changes):
+        self.taken_back += changes
+
+
+async def test_what_changed_meanwhile_is_not_overwritten_by_a_recorded_write(sandbox, root):
+    """An edit is tried once, a write three times, and each says what was being done. What did not happen is taken back."""
+    file = root / "src.py"
+    file.write_text("a\n")
+    keeper = KeeperOfAFileInUse(file)
+    for found, done in (
+        (await sandbox.kept_by(keeper).edit("src.py", "a", "b"), "edited"),
+        (await sandbox.kept_by(keeper).write("src.py", "b\n"), "written"),
+    ):
+        message = f"src.py changed while it was being {done}. Read it again."
+        assert found.error == Refusal(code="changed", message=message)
+    assert file.read_text() == "a\nsomebody else's 4\n"
+    assert keeper.taken_back == keeper.kept
+
+
+async def test_a_write_that_is_not_recorded_replaces_whatever_is_there(sandbox, root, monkeypatch):
+    """Nobody could undo it, so nothing depends on what it replaced."""
+    file = root / "src.py"
+    file.write_text("a\n")
+    state_of = versions._state_of  # noqa: SLF001 - the last look before the file is put in place
+
+    def write_meanwhile(*args):
+        file.write_text("somebody else's\n")
+        return state_of(*args)
+
+    monkeypatch.setattr(versions, "_state_of", write_meanwhile)
+    found = await sandbox.write("src.py", "b\n")
+    assert found.error is None
+    assert file.read_text() == "b\n"
 
 
 # --- options
