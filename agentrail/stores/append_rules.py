@@ -5,6 +5,7 @@ No file, no lock and no clock. Functions that begin with `check_` raise the erro
 
 import difflib
 import hashlib
+import inspect
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import wraps
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypeVar, cast
@@ -22,6 +23,7 @@ from agentrail.abc.store import (
     Standing,
     StoredSession,
     StoredSnapshot,
+    Taken,
     TakeOver,
 )
 from agentrail.core.journal.fold import RECOVERY_KINDS
@@ -73,6 +75,43 @@ def lent(lend: str, call: Callable[Concatenate[Any, P], R]) -> Callable[Concaten
         return made
 
     return cast("Callable[Concatenate[Any, P], R]", method)
+
+
+def leased(lend: str, call: Callable[Concatenate[Any, Any, P], R]) -> Callable[Concatenate[Any, P], R]:
+    """Same as `lent`, for a call whose second argument is the lease of nodes."""
+
+    @wraps(call)
+    def method(self: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+        made: R = getattr(self, lend)(lambda connection: call(connection, self._lease(), *args, **kwargs))
+        return made
+
+    # The store takes the place of the lease.
+    signature = inspect.Signature([*inspect.signature(call).parameters.values()][1:])
+    method.__signature__ = signature  # type: ignore[attr-defined]  # read by `inspect`
+    return cast("Callable[Concatenate[Any, P], R]", method)
+
+
+class TreeTaker:
+    """A store that takes a tree over by one value."""
+
+    def take(  # noqa: PLR0913 - the arguments of the port
+        self,
+        scope: str,
+        root: SessionId,
+        node: str,
+        cause: Cause,
+        *,
+        force: bool = False,
+        silent: Heartbeats | None = None,
+        tail: Tail | None = None,
+    ) -> Taken:
+        """Transfer a tree to a node as its owner. See `Store.take`."""
+        return self._take(
+            TakeOver(scope=scope, root=root, node=node, cause=cause, force=force, silent=silent, tail=tail)
+        )
+
+    def _take(self, wanted: TakeOver) -> Taken:
+        raise NotImplementedError
 
 
 class StoredJournal(Protocol):

@@ -14,7 +14,6 @@ from agentrail import outside
 from agentrail.abc.store import (
     Append,
     Beat,
-    Cause,
     Erasure,
     Filters,
     Heartbeats,
@@ -40,6 +39,7 @@ from agentrail.stores.append_rules import (
     NEIGHBOURS,
     AppendRefusal,
     NodeLease,
+    TreeTaker,
     check_deletion,
     check_dense,
     check_left,
@@ -197,7 +197,7 @@ def _opening(journal: MemoryJournal) -> tuple[int, str]:
 _Key: TypeAlias = tuple[str, str]
 
 
-class MemoryStore:
+class MemoryStore(TreeTaker):
     """Journals that live as long as the process."""
 
     is_immediate: Final = True
@@ -279,21 +279,8 @@ class MemoryStore:
             self._keep(journal, opening.blobs)
             self._stand(key, journal, opening.standing)
 
-    def take(  # noqa: PLR0913 - the arguments of the port
-        self,
-        scope: str,
-        root: SessionId,
-        node: str,
-        cause: Cause,
-        *,
-        force: bool = False,
-        silent: Heartbeats | None = None,
-        tail: Tail | None = None,
-    ) -> Taken:
-        """Transfer a tree to a node as its owner. See `Store.take`."""
-        wanted = TakeOver(
-            scope=scope, root=root, node=node, cause=cause, force=force, silent=silent, tail=tail
-        )
+    def _take(self, wanted: TakeOver) -> Taken:
+        scope, root, node, cause = wanted.scope, wanted.root, wanted.node, wanted.cause
         with self._lock:
             top = self._root(scope, root)
             lease = self._lease()

@@ -4,29 +4,26 @@ One connection writes, one sends heartbeats, up to three read. Each append of a 
 """
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import ClassVar, Final, TypeVar
+from typing import Final, TypeVar
 
 import psycopg
 
 from agentrail.abc.store import (
     Beat,
-    Cause,
     Erasure,
     Filters,
-    Heartbeats,
     Node,
-    OwedRow,
     StoredSession,
     Taken,
     TakeOver,
 )
-from agentrail.core.journal.record import Record, Tail
+from agentrail.core.journal.record import Record
 from agentrail.errors import AgentrailError, StoreTooNew, StoreUnavailable, Trimmed
 from agentrail.messages import SessionId
-from agentrail.stores.append_rules import lent
+from agentrail.stores.append_rules import TreeTaker, leased, lent
 from agentrail.stores.postgres_connections import (
     MAX_TRIES,
     Connect,
@@ -199,7 +196,7 @@ def _within_transaction(call: Callable[[PostgresConnection], T], connection: Pos
         return call(connection)
 
 
-class PostgresStore:
+class PostgresStore(TreeTaker):
     """Journals in a database. See `Store` for the contract of each call."""
 
     is_immediate: Final = False
@@ -323,35 +320,27 @@ class PostgresStore:
         with self.pool.borrowed() as connection:
             return call(connection)
 
+    def _lease(self) -> int:
+        return self._lease_ms
+
     def now_ms(self) -> int:
         """Return the server's clock: milliseconds since 1970."""
         return self._read(server_now_ms)
 
     # --- writing
 
-    create: ClassVar = lent("_transact", create_journal)
-    release: ClassVar = lent("_transact", release_tree)
-    append: ClassVar = lent("_write", append_batch)
-    put_snapshot: ClassVar = lent("_transact", keep_snapshot)
-    gone: ClassVar = lent("_write", report_gone)
-    take_allowance: ClassVar = lent("_transact", draw_piece)
-    change_owed: ClassVar = lent("_transact", change_rows)
-    trim: ClassVar = lent("_transact", trim_journal)
+    create: Final = lent("_transact", create_journal)
+    release: Final = lent("_transact", release_tree)
+    append: Final = lent("_write", append_batch)
+    put_snapshot: Final = lent("_transact", keep_snapshot)
+    gone: Final = lent("_write", report_gone)
+    take_allowance: Final = lent("_transact", draw_piece)
+    change_owed: Final = lent("_transact", change_rows)
+    trim: Final = lent("_transact", trim_journal)
+    claim: Final = leased("_write", claim_trees)
+    adopt_owed: Final = leased("_write", adopt_rows)
 
-    def take(  # noqa: PLR0913 - as in the port
-        self,
-        scope: str,
-        root: SessionId,
-        node: str,
-        cause: Cause,
-        *,
-        force: bool = False,
-        silent: Heartbeats | None = None,
-        tail: Tail | None = None,
-    ) -> Taken:
-        wanted = TakeOver(
-            scope=scope, root=root, node=node, cause=cause, force=force, silent=silent, tail=tail
-        )
+    def _take(self, wanted: TakeOver) -> Taken:
         (answer,) = self.take_many([wanted])
         if isinstance(answer, AgentrailError):
             raise answer
@@ -363,45 +352,12 @@ class PostgresStore:
             return ()
         return self._transact(lambda connection: take_trees(connection, wanted, self._lease_ms))
 
-    def claim(  # noqa: PLR0913 - as in the port
-        self,
-        node: str,
-        silent: Heartbeats | None = None,
-        *,
-        codec: int = 0,
-        within_ms: int = 0,
-        skip: Collection[tuple[str, SessionId]] = (),
-        limit: int = 8,
-        again: bool = False,
-    ) -> tuple[StoredSession, ...]:
-        return self._write(
-            lambda connection: claim_trees(
-                connection,
-                node,
-                silent,
-                codec=codec,
-                within_ms=within_ms,
-                skip=skip,
-                limit=limit,
-                again=again,
-                lease=self._lease_ms,
-            )
-        )
-
     def beat(self, node: Node) -> Beat:
         """Record a heartbeat, on a connection of its own. See `Store.beat`."""
         with self._beats.borrowed() as connection:
             beat = self._repeated(lambda one: hear_of(one, node), connection)
             self._repeated(lambda one: forget_nodes(one, beat.before_ms), connection)
             return beat
-
-    def adopt_owed(
-        self, kind: str, node: str, silent: Heartbeats | None = None, limit: int = 100
-    ) -> tuple[OwedRow, ...]:
-        """Make a node the owner of rows of dead nodes. See `OwedStore.adopt_owed`."""
-        return self._write(
-            lambda connection: adopt_rows(connection, kind, node, silent, limit=limit, lease=self._lease_ms)
-        )
 
     def delete(self, scope: str, session: SessionId, *, written_before_ms: int | None = None) -> int:
         return self._transact_aside(
@@ -419,22 +375,20 @@ class PostgresStore:
 
     # --- reading
 
-    read: ClassVar = lent("_read", read_records)
-    find: ClassVar = lent("_read", find_sessions)
-    newest: ClassVar = lent("_read", newest_sessions)
-    get: ClassVar = lent("_read", fetch_session)
-    get_many: ClassVar = lent("_read", fetch_sessions)
-    snapshots: ClassVar = lent("_read", fetch_snapshots)
-    owed: ClassVar = lent("_read", fetch_rows)
-    owned: ClassVar = lent("_transact_aside", owned_sessions)
+    read: Final = lent("_read", read_records)
+    find: Final = lent("_read", find_sessions)
+    newest: Final = lent("_read", newest_sessions)
+    get: Final = lent("_read", fetch_session)
+    get_many: Final = lent("_read", fetch_sessions)
+    snapshots: Final = lent("_read", fetch_snapshots)
+    owed: Final = lent("_read", fetch_rows)
+    owned: Final = lent("_transact_aside", owned_sessions)
+    nodes: Final = leased("_read", known_nodes)
 
     def blob(self, digest: str) -> bytes | None:
         statement = "SELECT content FROM agentrail.blob WHERE digest = %b"
         rows = self._read(lambda connection: run_statement(connection, statement, digest.encode()))
         return bytes(rows[0][0]) if rows else None
-
-    def nodes(self) -> tuple[Node, ...]:
-        return self._read(lambda connection: known_nodes(connection, self._lease_ms))
 
     def orphans(self, limit: int = 100, *, after: tuple[str, str] | None = None) -> tuple[StoredSession, ...]:
         scope, session = after or ("", "")

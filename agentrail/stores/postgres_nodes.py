@@ -150,15 +150,15 @@ RETURNING {_TOP}, greatest(chosen.deaths, 0)
 
 def claim_trees(  # noqa: PLR0913 - the arguments of the port
     connection: PostgresConnection,
-    node: str,
-    silent: Heartbeats | None,
-    *,
-    codec: int,
-    within_ms: int,
-    skip: Collection[tuple[str, SessionId]],
-    limit: int,
-    again: bool,
     lease: int,
+    node: str,
+    silent: Heartbeats | None = None,
+    *,
+    codec: int = 0,
+    within_ms: int = 0,
+    skip: Collection[tuple[str, SessionId]] = (),
+    limit: int = 8,
+    again: bool = False,
 ) -> tuple[StoredSession, ...]:
     """Reserve trees of dead owners, with one statement. See `Store.claim`."""
     values = dead_values(node, silent, lease)
@@ -235,15 +235,15 @@ def fetch_rows(
     return tuple(map(owed_of, run_statement(connection, statement, *values)))
 
 
-def adopt_rows(  # noqa: PLR0913 - the arguments of the port
+def adopt_rows(  # noqa: PLR0913, PLR0917 - the arguments of the port
     connection: PostgresConnection,
+    lease: int,
     kind: str,
     node: str,
-    silent: Heartbeats | None,
-    *,
-    limit: int,
-    lease: int,
+    silent: Heartbeats | None = None,
+    limit: int = 100,
 ) -> tuple[OwedRow, ...]:
+    """Make a node the owner of rows of dead nodes. See `OwedStore.adopt_owed`."""
     values = dead_values(node, silent, lease) | {"kind": kind.encode(), "limit": max(0, limit)}
     return tuple(sorted(map(owed_of, run_named(connection, _ADOPT, values)), key=lambda row: row.id))
 

@@ -5,10 +5,10 @@ After a disk error the connection is dropped. A corrupt file is set aside and sa
 
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import ClassVar, Final, TypeVar
+from typing import Final, TypeVar
 
 import apsw
 import msgspec
@@ -16,19 +16,11 @@ import msgspec
 from agentrail import outside
 from agentrail.abc.store import (
     Append,
-    Beat,
-    Cause,
     Erasure,
-    Heartbeats,
-    Node,
     Opening,
-    OwedRow,
-    SharedDraw,
-    StoredSession,
     Taken,
     TakeOver,
 )
-from agentrail.core.journal.record import Tail
 from agentrail.errors import (
     AgentrailError,
     NotAStore,
@@ -40,7 +32,7 @@ from agentrail.errors import (
 from agentrail.messages import SessionId
 from agentrail.otp.field_rules import CountOrZero, checks_arguments
 from agentrail.private_paths import keep_private
-from agentrail.stores.append_rules import AppendRefusal, NodeLease, lent
+from agentrail.stores.append_rules import AppendRefusal, NodeLease, TreeTaker, leased, lent
 from agentrail.stores.data_directory import checked_path, no_store_at
 from agentrail.stores.sqlite_connections import (
     Connect,
@@ -370,7 +362,7 @@ def _resolved(path: Path) -> Path:
         return path
 
 
-class SqliteStore:
+class SqliteStore(TreeTaker):
     """Journals in a file. See `Store` for the contract of each call."""
 
     is_immediate: Final = False
@@ -622,9 +614,15 @@ class SqliteStore:
 
     # --- writing
 
-    release: ClassVar = lent("_transact", release_tree)
-    put_snapshot: ClassVar = lent("_transact", keep_snapshot)
-    change_owed: ClassVar = lent("_transact", change_rows)
+    release: Final = lent("_transact", release_tree)
+    put_snapshot: Final = lent("_transact", keep_snapshot)
+    change_owed: Final = lent("_transact", change_rows)
+    take_many: Final = leased("_transact", take_over_trees)
+    claim: Final = leased("_transact", claim_trees)
+    beat: Final = leased("_transact", hear_of)
+    gone: Final = leased("_transact", report_gone)
+    take_allowance: Final = leased("_transact", draw_piece)
+    adopt_owed: Final = leased("_transact", adopt_rows)
 
     def create(self, opening: Opening) -> None:
         """Create a journal. See `Store.create`."""
@@ -632,83 +630,14 @@ class SqliteStore:
             self._standings.clear()
             create_journal(connection, opening, self.now_ms())
 
-    def take(  # noqa: PLR0913 - the arguments of the port
-        self,
-        scope: str,
-        root: SessionId,
-        node: str,
-        cause: Cause,
-        *,
-        force: bool = False,
-        silent: Heartbeats | None = None,
-        tail: Tail | None = None,
-    ) -> Taken:
-        """Transfer a tree to a node as its owner.
-
-        See `Store.take`. Nodes of earlier processes are dead and hold nothing.
-        """
-        wanted = TakeOver(
-            scope=scope, root=root, node=node, cause=cause, force=force, silent=silent, tail=tail
-        )
-        with self._transaction() as connection:
-            return take_over_tree(connection, wanted, self._lease())
-
-    def take_many(self, wanted: Sequence[TakeOver]) -> tuple[Taken | AgentrailError, ...]:
-        """Transfer many trees to their new owners in one transaction. See `ManyTaker.take_many`."""
-        with self._transaction() as connection:
-            return take_over_trees(connection, wanted, self._lease())
-
-    def claim(  # noqa: PLR0913 - the arguments of the port
-        self,
-        node: str,
-        silent: Heartbeats | None = None,
-        *,
-        codec: int = 0,
-        within_ms: int = 0,
-        skip: Collection[tuple[str, SessionId]] = (),
-        limit: int = 8,
-        again: bool = False,
-    ) -> tuple[StoredSession, ...]:
-        """Reserve trees of dead owners. See `Store.claim`."""
-        with self._transaction() as connection:
-            return claim_trees(
-                connection,
-                node,
-                silent,
-                codec=codec,
-                within_ms=within_ms,
-                skip=skip,
-                limit=limit,
-                again=again,
-                lease=self._lease(),
-            )
+    def _take(self, wanted: TakeOver) -> Taken:
+        # Nodes of earlier processes are dead and hold nothing.
+        return self._transact(lambda connection: take_over_tree(connection, self._lease(), wanted))
 
     def append(self, batch: Sequence[Append]) -> tuple[AppendRefusal | None, ...]:
         """Append records of many sessions in one transaction. See `Store.append`."""
         with self._transaction() as connection:
             return append_batch(connection, batch, self.now_ms(), self._standings)
-
-    def beat(self, node: Node) -> Beat:
-        """Record that a node is alive."""
-        with self._transaction() as connection:
-            return hear_of(connection, node, self._lease())
-
-    def gone(self, node: str) -> bool:
-        """Report that the process of a node has ended. See `Store.gone`."""
-        with self._transaction() as connection:
-            return report_gone(connection, node, self.now_ms())
-
-    def take_allowance(self, key: str, step_ms: float, limit_ms: float) -> SharedDraw:
-        """Draw one piece of a shared allowance. See `Store.take_allowance`."""
-        with self._transaction() as connection:
-            return draw_piece(connection, key, step_ms, limit_ms, self.now_ms())
-
-    def adopt_owed(
-        self, kind: str, node: str, silent: Heartbeats | None = None, limit: int = 100
-    ) -> tuple[OwedRow, ...]:
-        """Make a node the owner of rows of dead nodes. See `OwedStore.adopt_owed`."""
-        with self._transaction() as connection:
-            return adopt_rows(connection, kind, node, silent, limit=limit, lease=self._lease())
 
     def delete(self, scope: str, session: SessionId, *, written_before_ms: int | None = None) -> int:
         """Delete a root with its tree. See `Store.delete`. The data is overwritten in the file and in its log."""
@@ -778,14 +707,17 @@ class SqliteStore:
         with self._reading() as connection:
             return call(connection)
 
-    read: ClassVar = lent("_read", read_records)
-    find: ClassVar = lent("_read", find_sessions)
-    newest: ClassVar = lent("_read", newest_sessions)
-    get: ClassVar = lent("_read", fetch_session)
-    size: ClassVar = lent("_read", size_of)
-    snapshots: ClassVar = lent("_read", kept_snapshots)
-    owed: ClassVar = lent("_read", fetch_rows)
-    owned: ClassVar = lent("_read", owned_sessions)
+    read: Final = lent("_read", read_records)
+    find: Final = lent("_read", find_sessions)
+    newest: Final = lent("_read", newest_sessions)
+    get: Final = lent("_read", fetch_session)
+    size: Final = lent("_read", size_of)
+    snapshots: Final = lent("_read", kept_snapshots)
+    owed: Final = lent("_read", fetch_rows)
+    owned: Final = lent("_read", owned_sessions)
+    nodes: Final = leased("_read", known_nodes)
+    orphans: Final = leased("_read", orphans_of)
+    due: Final = leased("_read", due_sessions)
 
     def check_file(self) -> None:
         """Check the whole file: its pages and the consistency of its tables. Also works next to a writing process.
@@ -817,18 +749,3 @@ class SqliteStore:
         with self._reading() as connection:
             row = connection.execute("SELECT content FROM blob WHERE digest = ?", (digest,)).fetchone()
         return None if row is None else row[0]
-
-    def nodes(self) -> tuple[Node, ...]:
-        """Return the nodes that own a session or have sent a heartbeat within the lease."""
-        with self._reading() as connection:
-            return known_nodes(connection, self._lease())
-
-    def orphans(self, limit: int = 100, *, after: tuple[str, str] | None = None) -> tuple[StoredSession, ...]:
-        """Return roots of trees with unfinished work whose owner is not alive, in order, after a position."""
-        with self._reading() as connection:
-            return orphans_of(connection, after, limit, self._lease())
-
-    def due(self, within_ms: int = 0, limit: int = 100) -> tuple[StoredSession, ...]:
-        """Return sessions without a living owner whose timer is due. See `Store.due`."""
-        with self._reading() as connection:
-            return due_sessions(connection, within_ms, limit, self._lease())

@@ -83,12 +83,14 @@ def fetch_node(connection: apsw.Connection, node: str) -> Node | None:
 
 
 def known_nodes(connection: apsw.Connection, lease: NodeLease) -> tuple[Node, ...]:
+    """Return the nodes that own a session or have sent a heartbeat within the lease."""
     # A file of version 2 that is only read has no reservations, and no owners of owed rows.
     known = _KNOWN if connection.pragma("user_version") > 2 else _OWNS  # noqa: PLR2004 - see above
     return fetch_nodes(connection, f"is_gone = 0 AND seen_at_ms > ? OR {known}", lease.since_ms)
 
 
-def hear_of(connection: apsw.Connection, node: Node, lease: NodeLease) -> Beat:
+def hear_of(connection: apsw.Connection, lease: NodeLease, node: Node) -> Beat:
+    """Record that a node is alive."""
     before = fetch_node(connection, node.id) or Node(id=node.id)
     heard = msgspec.structs.astuple(replace(node, seen_at_ms=lease.now_ms, gone_at_ms=0))
     connection.execute(
@@ -99,9 +101,10 @@ def hear_of(connection: apsw.Connection, node: Node, lease: NodeLease) -> Beat:
     return Beat(at_ms=lease.now_ms, before_ms=before.seen_at_ms, was_gone=bool(before.gone_at_ms))
 
 
-def report_gone(connection: apsw.Connection, node: str, now: int) -> bool:
+def report_gone(connection: apsw.Connection, lease: NodeLease, node: str) -> bool:
+    """Report that the process of a node has ended. See `Store.gone`."""
     connection.execute(
-        "UPDATE node SET is_gone = 1, gone_at_ms = ? WHERE id = ? AND is_gone = 0", (now, node)
+        "UPDATE node SET is_gone = 1, gone_at_ms = ? WHERE id = ? AND is_gone = 0", (lease.now_ms, node)
     )
     return fetch_node(connection, node) is not None
 
@@ -118,16 +121,17 @@ def _alive(connection: apsw.Connection, node: str, silent: Heartbeats | None, le
 
 def claim_trees(  # noqa: PLR0913 - the arguments of the port, and the lease
     connection: apsw.Connection,
-    node: str,
-    silent: Heartbeats | None,
-    *,
-    codec: int,
-    within_ms: int,
-    skip: Collection[tuple[str, SessionId]],
-    limit: int,
-    again: bool,
     lease: NodeLease,
+    node: str,
+    silent: Heartbeats | None = None,
+    *,
+    codec: int = 0,
+    within_ms: int = 0,
+    skip: Collection[tuple[str, SessionId]] = (),
+    limit: int = 8,
+    again: bool = False,
 ) -> tuple[StoredSession, ...]:
+    """Reserve trees of dead owners. See `Store.claim`."""
     asked = {"due": lease.now_ms + within_ms, "codec": codec, "limit": max(0, limit), "node": node}
     asked |= {"again": again, "alive": _alive(connection, node, silent, lease)}
     if again:
@@ -154,15 +158,15 @@ def owned_sessions(connection: apsw.Connection, node: str) -> Mapping[tuple[str,
     return {(scope, SessionId(session)): epoch for scope, session, epoch in rows}
 
 
-def adopt_rows(  # noqa: PLR0913 - the arguments of the port, and the lease
+def adopt_rows(  # noqa: PLR0913, PLR0917 - the arguments of the port, and the lease
     connection: apsw.Connection,
+    lease: NodeLease,
     kind: str,
     node: str,
-    silent: Heartbeats | None,
-    *,
-    limit: int,
-    lease: NodeLease,
+    silent: Heartbeats | None = None,
+    limit: int = 100,
 ) -> tuple[OwedRow, ...]:
+    """Make a node the owner of rows of dead nodes. See `OwedStore.adopt_owed`."""
     found: list[SqliteRow] = connection.execute(
         """SELECT id, body FROM owed WHERE kind = ? AND node NOT IN (SELECT value FROM json_each(?))
         ORDER BY id LIMIT ?""",
@@ -174,8 +178,10 @@ def adopt_rows(  # noqa: PLR0913 - the arguments of the port, and the lease
 
 
 def draw_piece(
-    connection: apsw.Connection, key: str, step_ms: float, limit_ms: float, now: int
+    connection: apsw.Connection, lease: NodeLease, key: str, step_ms: float, limit_ms: float
 ) -> SharedDraw:
+    """Draw one piece of a shared allowance. See `Store.take_allowance`."""
+    now = lease.now_ms
     full_at_ms = connection.execute("SELECT full_at_ms FROM allowance WHERE key = ?", (key,)).get or 0.0
     drawn = draw_allowance(full_at_ms, step_ms=step_ms, limit_ms=limit_ms, now=now)
     connection.execute("INSERT OR REPLACE INTO allowance VALUES (?, ?)", (key, drawn.full_at_ms))

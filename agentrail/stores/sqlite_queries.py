@@ -135,16 +135,18 @@ def _select(
 
 
 def orphans_of(
-    connection: apsw.Connection, after: tuple[str, str] | None, limit: int, lease: NodeLease
+    connection: apsw.Connection, lease: NodeLease, limit: int = 100, *, after: tuple[str, str] | None = None
 ) -> tuple[StoredSession, ...]:
+    """Return roots of trees with unfinished work whose owner is not alive, in order, after a position."""
     scope, session = after or ("", "")
     asked = {"scope": scope, "session": session, "since": lease.since_ms, "limit": max(0, limit)}
     return tuple(map(session_of, connection.execute(_ORPHANS, asked)))
 
 
 def due_sessions(
-    connection: apsw.Connection, within_ms: int, limit: int, lease: NodeLease
+    connection: apsw.Connection, lease: NodeLease, within_ms: int = 0, limit: int = 100
 ) -> tuple[StoredSession, ...]:
+    """Return sessions without a living owner whose timer is due. See `Store.due`."""
     asked = {"at": lease.now_ms + within_ms, "since": lease.since_ms, "limit": max(0, limit)}
     return tuple(map(session_of, connection.execute(_DUE, asked)))
 

@@ -168,7 +168,7 @@ def _append_alone(
 # --- owners
 
 
-def take_over_tree(connection: apsw.Connection, wanted: TakeOver, lease: NodeLease) -> Taken:
+def take_over_tree(connection: apsw.Connection, lease: NodeLease, wanted: TakeOver) -> Taken:
     scope, root, node, now = wanted.scope, wanted.root, wanted.node, lease.now_ms
     top = checked_root(known(connection, scope, root))
     claimed_by = connection.execute(
@@ -200,14 +200,14 @@ def take_over_tree(connection: apsw.Connection, wanted: TakeOver, lease: NodeLea
 
 
 def take_over_trees(
-    connection: apsw.Connection, wanted: Sequence[TakeOver], lease: NodeLease
+    connection: apsw.Connection, lease: NodeLease, wanted: Sequence[TakeOver]
 ) -> tuple[Taken | AgentrailError, ...]:
-    """Transfer many trees, each completely or not at all."""
+    """Transfer many trees in one transaction, each completely or not at all. See `ManyTaker.take_many`."""
     answers: list[Taken | AgentrailError] = []
     for one in wanted:
         try:
             with connection:  # a savepoint: a refused tree leaves nothing in the shared transaction
-                answers.append(take_over_tree(connection, one, lease))
+                answers.append(take_over_tree(connection, lease, one))
         except (SessionNotFound, OptionError, HeldBy) as error:
             answers.append(error)
     return tuple(answers)

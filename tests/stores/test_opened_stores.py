@@ -1,5 +1,6 @@
 """Stores that are opened by name for a block: they are closed once, whenever the caller is cancelled."""
 
+import inspect
 import socket
 import threading
 
@@ -7,6 +8,9 @@ import pytest
 import trio
 
 from agentrail import open_supervisor
+from agentrail.abc.store import ManyTaker, OwedStore, Store
+from agentrail.stores.memory import MemoryStore
+from agentrail.stores.sqlite import SqliteStore
 from agentrail.stores.store_names import opened_aside
 
 
@@ -73,3 +77,20 @@ async def test_a_store_that_was_opened_is_closed_after_the_block(blocks):
     with pytest.raises(KeyError):
         await use()
     assert store.closed.is_set()
+
+
+@pytest.mark.parametrize("name", ["MemoryStore", "SqliteStore", "PostgresStore"])
+def test_calls_have_the_parameters_of_the_port(name):
+    """Also those that a store makes of a query, so that editors and `help` show the same call for each store."""
+    store = {"MemoryStore": MemoryStore, "SqliteStore": SqliteStore}.get(name)
+    if store is None:
+        store = pytest.importorskip("agentrail.stores.postgres").PostgresStore
+
+    def parameters(call):
+        own = [*inspect.signature(call).parameters.values()][1:]
+        return [(one.name, one.kind, one.default is inspect.Parameter.empty) for one in own]
+
+    ports = [OwedStore, Store] if store is MemoryStore else [OwedStore, Store, ManyTaker]
+    calls = [call for port in ports for call in vars(port).values() if inspect.isfunction(call)]
+    public = [call for call in calls if not call.__name__.startswith("_")]
+    assert [parameters(getattr(store, one.__name__)) for one in public] == [parameters(one) for one in public]
