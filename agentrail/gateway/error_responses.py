@@ -38,6 +38,7 @@ MAX_MESSAGE_CHARACTERS: Final = 2_000
 """Limit on an error message, which may come from a remote system."""
 
 _AGAIN: Final = "try again in a few seconds"
+_UNREADABLE: Final = "session_unreadable"
 
 
 @frozen(kw_only=True)
@@ -209,6 +210,13 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
         ),
         **_rows(
             503,
+            f"codec_error journal_corrupt {_UNREADABLE}",
+            code=_UNREADABLE,
+            says="this session cannot be read: its stored records are damaged, or a newer version of the server wrote them",
+            hint="tell the operator the request_id: the log names the record. DELETE with purge=true removes the session",
+        ),
+        **_rows(
+            503,
             "journal_drifted",
             says="this session is parked: the code has changed since it last ran",
             hint="continue it with POST /sessions/{session_id}/resume and on_drift=go_on, or tell the operator: the log names the difference",
@@ -234,7 +242,7 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
         # --- errors that callers cannot fix
         **_ours(
             "not_remote remote_refused unreachable"  # of a client, for example in a plugin that calls another server
-            " agentrail_error internal_error history_error codec_error journal_corrupt store_error not_a_store sandbox_error"
+            " agentrail_error internal_error history_error store_error not_a_store sandbox_error"
             " process_refused child_refused plugin_error profile_failed upload_failed tool_definition_error"
             " tool_contract_error no_schema calling_self no_trio_run holds_loop actor_error no_mailbox not_suspended"
             " already_registered not_key_owner registry_closed no_partitions pool_full job_withdrawn watcher_too_slow"
@@ -277,7 +285,8 @@ class ErrorAnswer:
 
     @property
     def is_ours(self) -> bool:
-        return self.code == "internal"
+        """Whether the log has its cause, under its request id."""
+        return self.code in ("internal", _UNREADABLE)
 
     def encode(self) -> bytes:
         told: Mapping[str, object] = {

@@ -22,7 +22,7 @@ _WITH_BODY: Final = "bad_json content_type too_large too_slow server_full"
 _STREAMED: Final = "too_many_streams server_full cursor_ahead subscriber_too_slow"
 ON_SESSION: Final = (
     "session_unknown profile_unknown session_ended session_rested session_refused supervisor_closed mailbox_full call_timeout reply_timeout"
-    " store_unavailable held_by owner_silent fenced unrevivable store_too_new journal_drifted journal_behind erased trimmed"
+    " store_unavailable held_by owner_silent fenced unrevivable store_too_new journal_drifted journal_behind erased trimmed session_unreadable"
 )
 CREATING: Final = (
     "profile_unknown session_unknown already_exists already_started reply_timeout quota session_refused session_ended store_unavailable held_by owner_silent model_not_found"

@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import Final, Unpack
 
+from msgspec.structs import replace
+
 from agentrail.abc.store import Filters
 from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.errors import (
@@ -46,7 +48,7 @@ from agentrail.host.identity import (
     profile_of_session,
 )
 from agentrail.host.quotas import OpenSessions
-from agentrail.host.session_list import SessionList
+from agentrail.host.session_list import UNREADABLE, SessionList, filters_of
 from agentrail.host.temporary_sessions import TemporarySessions
 from agentrail.logs import Logger
 from agentrail.messages import Message, SessionId, TokenUsage
@@ -64,6 +66,8 @@ LOGGER: Final = Logger("agentrail.host")
 
 _TRIES: Final = 3
 """Attempts to delete a session that is woken each time."""
+
+_OTHER_ID: Final = "omit session_id to get a generated id"
 
 
 class HostSessions:
@@ -109,7 +113,13 @@ class HostSessions:
         return await self._look_up(owner, session_id, creates=True)
 
     async def _look_up(self, owner: SessionOwner, session_id: str, *, creates: bool) -> SessionFacts | None:
-        facts = await self._find(owner.tenant_id, session_id)
+        try:
+            facts = await self._find(owner.tenant_id, session_id)
+        except UNREADABLE:
+            filters = replace(filters_of(owner.tenant_id, owner), root=SessionId(session_id))
+            if await self.supervisor.find(filters, limit=1):
+                raise
+            raise unknown(session_id, hint=_OTHER_ID if creates else None) from None
         user_data = None if facts is None else facts.user_data
         match decide_access(owner, session_id, user_data, creates=creates):
             case Access.OPEN | Access.CREATE:
@@ -121,7 +131,7 @@ class HostSessions:
                     raise _end_of(session_id, words)
                 raise unknown(session_id)
             case Access.TAKEN:
-                raise unknown(session_id, hint="omit session_id to get a generated id")
+                raise unknown(session_id, hint=_OTHER_ID)
 
     async def facts_to_decide(
         self, owner: SessionOwner, session_id: str, *, may_decide: bool
@@ -330,17 +340,17 @@ class HostSessions:
     async def delete(self, owner: SessionOwner, session_id: str, *, purge: bool) -> None:
         find = self.facts_to_read if purge else self.facts
         for place in range(1, _TRIES + 1):
-            facts = await find(owner, session_id)
-            refuse_child(facts)
-            is_stored_alone = not facts.is_here
-            if not (is_stored_alone and (purge or facts.has_ended)):
-                with suppress(SessionDown):  # it ended by itself meanwhile
-                    session = await self.open(facts, owner)
-                    await self.supervisor.stop_session(session.session_id, "deleted", scope=session.scope)
+            try:
+                facts = await find(owner, session_id)
+            except UNREADABLE:
+                if not purge:
+                    raise
+            else:
+                await self._end(facts, owner, purge=purge)
             if not purge:
                 return
             if not self.has_store:
-                await self.supervisor.end_forgotten(owner.tenant_id, facts.session_id)
+                await self.supervisor.end_forgotten(owner.tenant_id, SessionId(session_id))
                 return
             try:
                 with suppress(SessionNotFound):
@@ -351,6 +361,14 @@ class HostSessions:
                     raise
             else:
                 return
+
+    async def _end(self, facts: SessionFacts, owner: SessionOwner, *, purge: bool) -> None:
+        refuse_child(facts)
+        is_stored_alone = not facts.is_here
+        if not (is_stored_alone and (purge or facts.has_ended)):
+            with suppress(SessionDown):  # it ended by itself meanwhile
+                session = await self.open(facts, owner)
+                await self.supervisor.stop_session(session.session_id, "deleted", scope=session.scope)
 
     async def fork(
         self,

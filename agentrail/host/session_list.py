@@ -10,7 +10,7 @@ from attrs import evolve, frozen
 from msgspec.structs import replace
 
 from agentrail.abc.store import Filters, StoredSession
-from agentrail.errors import CodecError, SessionDown, Trimmed
+from agentrail.errors import CodecError, JournalCorrupt, SessionDown, Trimmed
 from agentrail.host.identity import (
     METADATA_KEY,
     SessionOwner,
@@ -32,6 +32,9 @@ from agentrail.wire.rows import RowFilter, SessionRow, row_fits
 
 ALIVE: Final = RowFilter(ended=False)
 """All sessions that have not ended."""
+
+UNREADABLE: Final = (CodecError, JournalCorrupt, Trimmed)
+"""Errors of one session whose beginning cannot be read."""
 
 LOGGER: Final = Logger("agentrail.host")
 
@@ -67,7 +70,7 @@ class SessionList:
             and sort == USUAL_SORT
             and wanted == RowFilter(ended=wanted.ended, limit=wanted.limit)
         ):
-            filters = replace(_filters(tenant_id, owner), has_ended=wanted.ended)
+            filters = replace(filters_of(tenant_id, owner), has_ended=wanted.ended)
             return tuple(await self._newest(filters, behind, limit))
         needs_all = (
             sort.removeprefix("-") != "created"
@@ -137,7 +140,7 @@ class SessionList:
         awake = [listed_awake(session, tenant_id, owner) for session in sessions]
         found = {one.session_id: one for one in awake if one is not None}
         if self._has_store:
-            for row in await self.rows(_filters(tenant_id, owner)):
+            for row in await self.rows(filters_of(tenant_id, owner)):
                 if self._is_hidden(tenant_id, row.session):
                     continue
                 known: ListedSession | None
@@ -167,7 +170,7 @@ class SessionList:
         if opened_at_ms != row.opened_at_ms:
             try:
                 facts = await self._supervisor.facts_of(row.session, scope=row.scope)
-            except (CodecError, Trimmed) as error:  # of one session, and the others are listed
+            except UNREADABLE as error:  # of one session, and the others are listed
                 LOGGER.warning(
                     "session %s is in no list: its beginning cannot be read: %s", row.session, error
                 )
@@ -199,7 +202,7 @@ class SessionList:
         if not listed.has_metadata:
             return listed
         facts = None
-        with suppress(CodecError, Trimmed):  # damaged since its owner was read
+        with suppress(*UNREADABLE):  # damaged since its owner was read
             facts = await self._supervisor.facts_of(listed.session_id, scope=tenant_id)
         return listed if facts is None else evolve(listed, metadata=metadata_of_session(facts.user_data))
 
@@ -218,7 +221,7 @@ def _known_from(user_data: JsonObject) -> _Known | None:
     return _Known(owner, profile_of_session(user_data) or "", METADATA_KEY in user_data)
 
 
-def _filters(tenant_id: str, owner: SessionOwner | None) -> Filters:
+def filters_of(tenant_id: str, owner: SessionOwner | None) -> Filters:
     return Filters(scope=tenant_id, owner=None if owner is None else owner_key_of(owner), only_roots=True)
 
 

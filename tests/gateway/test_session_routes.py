@@ -27,7 +27,7 @@ from tests.gateway.attacks.test_other_peoples import VALUES
 from tests.gateway.attacks.wire import by_header
 from tests.gateway.callers import auth, by
 from tests.gateway.web import Web, error_of, serving
-from tests.host.hosting import answering, profile
+from tests.host.hosting import answering, profile, spoil
 from tests.runtime.rig import eventually, on_bounded_time
 
 pytestmark = on_bounded_time
@@ -412,3 +412,30 @@ async def test_nothing_of_a_purged_session_can_be_read(store, is_ended_before):
             error_of(await web.client.get(f"/sessions/a{path}"), 404, "session_unknown")
         error_of(await web.client.delete("/sessions/a?purge=true"), 404, "session_unknown")
         (await web.post("/chat", {"message": "Hi", "session_id": "a"})).raise_for_status()
+
+
+async def test_a_session_that_cannot_be_read_is_told_as_that_and_can_be_deleted():
+    """Each of its routes answered `500 internal`, also `DELETE`. To other users it does not exist."""
+    store = MemoryStore()
+    given = {"store": store, "auth": auth}
+    async with serving(answering("Hi"), **given) as web:
+        for name in ("a", "z"):
+            (await web.post("/sessions", {"session_id": name}, headers=by("ann"))).raise_for_status()
+    spoil(store, "a")
+    async with serving(answering("Hi"), **given) as web:
+        for path in ("", "/messages", "/events?format=json"):
+            answer = await web.client.get(f"/sessions/a{path}", headers=by("ann"))
+            assert error_of(answer, 503, "session_unreadable")["request_id"].startswith("e-")
+        sent = {"message": "Hi", "session_id": "a"}
+        error_of(await web.post("/chat", sent, headers=by("ann")), 503, "session_unreadable")
+        told = error_of(await web.client.delete("/sessions/a", headers=by("ann")), 503, "session_unreadable")
+        assert "DELETE with purge=true" in told["hint"]
+        for who in ("bob", "eve"):
+            error_of(
+                await web.client.delete("/sessions/a?purge=true", headers=by(who)), 404, "session_unknown"
+            )
+        answer = error_of(await web.post("/chat", sent, headers=by("bob")), 404, "session_unknown")
+        assert answer["hint"] == "omit session_id to get a generated id"
+        assert (await web.client.delete("/sessions/a?purge=true", headers=by("ann"))).status_code == 204
+        assert [one.session for one in store.find(Filters(scope="acme"))] == ["z"]
+        error_of(await web.client.get("/sessions/a", headers=by("ann")), 404, "session_unknown")

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import trio
+from msgspec.structs import replace
 
 from agentrail.host import (
     AgentProfile,
@@ -18,6 +19,7 @@ from agentrail.host import (
 )
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.sandboxes.memory import MemorySandbox
+from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, says
 
 ANN = Principal(tenant_id="acme", user_id="ann")
@@ -116,3 +118,9 @@ async def asked(host: Host, message: str = "Hi", by: Principal = ANN, **given: A
     request = await host.submit(say(message, by, **given), by, **sending)
     assert isinstance(request, HostRequest)
     return request
+
+
+def spoil(store: MemoryStore, session_id: str, scope: str = "acme") -> None:
+    """Leave a beginning that only a newer version reads."""
+    records = store._journals[scope, session_id].records  # noqa: SLF001 - no public way writes what is newer
+    records[0] = replace(records[0], body=b'{"version":99}')

@@ -3,14 +3,13 @@
 from functools import partial
 
 import pytest
-from msgspec.structs import replace
 
 from agentrail.abc.store import Filters
-from agentrail.errors import CodecError
+from agentrail.errors import CodecError, JournalCorrupt
 from agentrail.host.quotas import Limits
 from agentrail.stores.memory import MemoryStore
 from agentrail.wire.rows import RowFilter
-from tests.host.hosting import ANN, BOB, answering, hosting
+from tests.host.hosting import ANN, BOB, answering, hosting, spoil
 from tests.runtime.rig import on_virtual_time
 
 MANY = 120
@@ -126,10 +125,18 @@ async def test_the_usual_list_is_the_whole_list_in_pages():
                 assert len(pages) > 0
 
 
-def spoil(store, session):
-    """Leave a beginning that only a newer version reads."""
-    records = store._journals["acme", session].records  # noqa: SLF001 - no public way writes what is newer
-    records[0] = replace(records[0], body=b'{"version":99}')
+@on_virtual_time
+async def test_a_session_whose_first_record_is_missing_does_not_keep_the_others_from_being_listed():
+    """As below. Its row names a record that the journal does not have."""
+    store = MemoryStore()
+    async with hosting(answering(), store=store) as host:
+        for name in ("a", "z"):
+            await host.create(ANN, session_id=name)
+    del store._journals["acme", "a"].records[0]  # noqa: SLF001 - no public way loses a record
+    async with hosting(answering(), store=store) as host:
+        assert {one.session_id for one in await host.list_sessions(ANN)} == {"z"}
+        with pytest.raises(JournalCorrupt):
+            await host.session("a", ANN)
 
 
 @on_virtual_time
