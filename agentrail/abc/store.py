@@ -4,14 +4,16 @@ One thread writes, any thread may read. Calls block. An append succeeds if its f
 from the store's clock. Test a store with `agentrail.testing.check_store`.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Final, Literal, Protocol, TypeAlias, cast, runtime_checkable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, Literal, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 import msgspec
 
 from agentrail.core.journal.record import Record, Tail
 from agentrail.errors import AgentrailError, Fenced, JournalBehind, StoreUnavailable
 from agentrail.messages import SessionId
+
+T = TypeVar("T")
 
 Cause: TypeAlias = Literal["start", "lease_over", "gone", "drain", "restored"]
 """Reason for a change of owner: the session's start, an expired lease, a vanished owner, a release by the owner, or a restored backup."""
@@ -359,6 +361,20 @@ def owed_rows(store: OwedStore, kind: str, after: str = "", limit: int = 1000) -
     while page := store.owed(kind, after, limit):
         yield from page
         after = page[-1].id
+
+
+def decoded_rows(
+    rows: Iterable[OwedRow],
+    decode: Callable[[OwedRow], T],
+    warn: Callable[[str, str, object], None],
+    what: str,
+) -> Iterator[T]:
+    """Yield decoded rows. A damaged row, or one of a newer version, is skipped with a warning, and stays in the store."""
+    for row in rows:
+        try:
+            yield decode(row)
+        except (TypeError, ValueError, RecursionError) as error:  # the first for another type of column
+            warn("%s cannot be read, and is skipped: %s", what, error)
 
 
 def owed_row(store: OwedStore, kind: str, row_id: str) -> OwedRow | None:

@@ -7,13 +7,14 @@ import msgspec
 import trio
 
 from agentrail.abc.living_nodes import Departures
-from agentrail.abc.store import TEMPORARY_SESSIONS, Filters, OwedRow
+from agentrail.abc.store import TEMPORARY_SESSIONS, Filters, OwedRow, decoded_rows
 from agentrail.errors import AgentrailError, OptionError, SessionDown, SessionNotFound
 from agentrail.host.identity import SessionOwner, is_temporary
 from agentrail.host.quotas import DayBudgets
 from agentrail.host.requests import RequestBook, key_of_requests
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
+from agentrail.runtime.arguments import faults_of_key
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_rows import ASLEEP, changed_at_ms, phase_of
 from agentrail.runtime.supervisor import SessionSupervisor
@@ -47,13 +48,10 @@ def encode_temporary(owner: SessionOwner, session_id: str) -> OwedRow:
     )
 
 
-def decode_temporary(row: OwedRow) -> tuple[SessionOwner, str] | None:
-    """Return a stored temporary session. None for a damaged row, or one of a newer version, which is left in place."""
-    try:
-        read = _ROWS.decode(row.body)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        LOGGER.warning("a temporary session cannot be read, and is skipped: %s", error)
-        return None
+def decode_temporary(row: OwedRow) -> tuple[SessionOwner, str]:
+    read = _ROWS.decode(row.body)
+    if faults := [*filter(None, faults_of_key(read.tenant, read.session))]:
+        raise ValueError(*faults)
     return SessionOwner(read.tenant, read.user), read.session
 
 
@@ -96,8 +94,8 @@ class TemporarySessions:
             if not page:
                 break
             after = page[-1].id
-            for found in filter(None, map(decode_temporary, page)):
-                owner, session_id = found
+            found = decoded_rows(page, decode_temporary, LOGGER.warning, "a temporary session")
+            for owner, session_id in found:
                 if not self.has(owner.tenant_id, session_id):
                     self._owners[owner.tenant_id, session_id] = owner
                     if self._nursery is not None:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from agentrail import outside
 from agentrail.abc.living_nodes import Departures
-from agentrail.abc.store import OwedRow
+from agentrail.abc.store import OwedRow, decoded_rows
 from agentrail.core.wire.normalize import mended_text
 from agentrail.errors import QuotaReached, StoreUnavailable, WebhookInvalid
 from agentrail.host.hook_payloads import DayBudgetWarning
@@ -55,10 +55,6 @@ WATCHES: Final = "webhook_watch"
 MESSAGES: Final = "webhook"
 
 
-class RowUnreadable(ValueError):
-    """A damaged row, or one of another version."""
-
-
 _WATCHES: Final = decoder_of(WebhookWatch)
 _MESSAGES: Final = decoder_of(WebhookMessage)
 
@@ -69,7 +65,7 @@ def encode_awaited(watch: WebhookWatch) -> OwedRow:
 
 
 def decode_awaited(row: OwedRow) -> WebhookWatch:
-    return _decode(_WATCHES, row)
+    return _WATCHES.decode(row.body)
 
 
 def encode_owed_message(message: WebhookMessage) -> OwedRow:
@@ -77,14 +73,7 @@ def encode_owed_message(message: WebhookMessage) -> OwedRow:
 
 
 def decode_owed_message(row: OwedRow) -> WebhookMessage:
-    return _decode(_MESSAGES, row)
-
-
-def _decode(decoder: msgspec.json.Decoder[T], row: OwedRow) -> T:
-    try:
-        return decoder.decode(row.body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise RowUnreadable(str(error)) from None
+    return _MESSAGES.decode(row.body)
 
 
 _MAX_ANSWER_BYTES: Final = 65_536
@@ -311,11 +300,7 @@ class WebhookDelivery:
         after = ""
         while page := await self._supervisor.owed(kind, after=after, limit=_PAGE, own=True):
             after = page[-1].id
-            for row in page:
-                try:
-                    found.append(decode(row))
-                except RowUnreadable as error:
-                    LOGGER.warning("%s cannot be read, and is skipped: %s", what, error)
+            found += decoded_rows(page, decode, LOGGER.warning, what)
         return found
 
     def _is_changing(self, kind: str, name: str) -> bool:

@@ -20,6 +20,7 @@ from agentrail.abc.store import (
     OwedStore,
     Standing,
     Store,
+    StoredSession,
     Taken,
     TakeOver,
     owed_row,
@@ -379,15 +380,18 @@ class Keeping:
         if len(config.path) == 1:
             self.give_back(config.scope, config.session_id)
 
-    def behind_of(self, scope: str, session_id: SessionId) -> JournalBehind | None:
+    def behind_of(self, stored: StoredSession) -> JournalBehind | None:
         """Return the loss of acknowledged records that any node noted for a session, or None. Blocks."""
         if self.heartbeat is None or not offers(self.store, OwedStore):
             return None
-        row = owed_row(self.store, BEHIND, key_of(scope, session_id))
+        row = owed_row(self.store, BEHIND, key_of(stored.scope, stored.session))
         if row is None:
             return None
-        have, acknowledged = map(int, row.body.split())
-        return JournalBehind(session_id, have=have, acknowledged=acknowledged)
+        have: int = stored.tail.seq
+        acknowledged: int | None = None
+        with suppress(ValueError):  # a damaged row: it is unknown how many records are lost
+            have, acknowledged = map(int, row.body.split())
+        return JournalBehind(stored.session, have=have, acknowledged=acknowledged)
 
     def forget_behind(self, scope: str, session_id: SessionId) -> None:
         if self.heartbeat is not None and offers(self.store, OwedStore):

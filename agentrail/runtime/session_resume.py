@@ -213,7 +213,7 @@ class SessionResumption:
             raise OptionError([message])
         if stored.standing.has_ended:
             raise SessionDown(wanted.session_id, _ENDED)
-        behind = self._keeping.behind_of(wanted.scope, wanted.session_id)
+        behind = self._keeping.behind_of(stored)
         if behind is not None and wanted.on_drift != "go_on":
             raise behind
         return stored

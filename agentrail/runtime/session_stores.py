@@ -38,7 +38,7 @@ from agentrail.abc.recall import (
     check_limit,
     fault_of_memory_text,
 )
-from agentrail.abc.store import OwedRow, OwedStore, Store, owed_rows
+from agentrail.abc.store import OwedRow, OwedStore, Store, decoded_rows, owed_rows
 from agentrail.core.values.notes_markdown import (
     MAX_NOTE_BYTES,
     NoteTopic,
@@ -50,12 +50,16 @@ from agentrail.core.values.notes_markdown import (
 from agentrail.core.values.port_members import offers
 from agentrail.core.values.ranking import FUSED_FROM_EACH, fuse
 from agentrail.errors import ErrorInfo, OptionError
+from agentrail.logs import Logger
 from agentrail.messages import JsonValue, SessionId
 from agentrail.otp.crash_text import describe_bug
 from agentrail.outside import Outside
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_keys import key_of
 from agentrail.runtime.vector_search import Meanings
+from agentrail.structs import decoder_of
+
+LOGGER: Final = Logger("agentrail.runtime")
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -416,6 +420,8 @@ def key_of_notes(session_id: SessionId, scope: str, user_data: Mapping[str, Any]
 OWED_NOTES: Final = "session_notes"
 """Kind of owed rows about sessions that are deleted before their notes. The bodies are `[SCOPE, SESSION, TENANT, USER, KEY]`."""
 
+_OWED: Final = decoder_of(tuple[str, SessionId, str, str, str])
+
 
 def owed_notes(scope: str, session_id: str, owner: MemoryOwner, key: str) -> OwedRow:
     body = json.encode([scope, session_id, owner.tenant, owner.user, key])
@@ -424,7 +430,7 @@ def owed_notes(scope: str, session_id: str, owner: MemoryOwner, key: str) -> Owe
 
 def settle_notes(store: Store, row: OwedRow, notes: NoteStore | None) -> None:
     """Drop a row. If `notes` is given, first clear the notes there, unless the session still exists. This blocks."""
-    scope, session, tenant, user, key = json.decode(row.body)
+    scope, session, tenant, user, key = _OWED.decode(row.body)
     if notes is not None and store.get(scope, session) is None:
         notes.change(MemoryOwner(tenant=tenant, user=user), key, lambda _: "")
     if offers(store, OwedStore):
@@ -433,7 +439,8 @@ def settle_notes(store: Store, row: OwedRow, notes: NoteStore | None) -> None:
 
 def settle_left_notes(store: Store, notes: NoteStore) -> None:
     """Clear the notes of deleted sessions that an earlier process left. This blocks."""
-    for row in owed_rows(store, OWED_NOTES) if offers(store, OwedStore) else ():
-        scope, session, *_ = json.decode(row.body)
+    rows = owed_rows(store, OWED_NOTES) if offers(store, OwedStore) else ()
+    owed = decoded_rows(rows, lambda row: (row, *_OWED.decode(row.body)), LOGGER.warning, "an owed note")
+    for row, scope, session, *_ in owed:
         if store.get(scope, session) is None:  # otherwise another node may be about to delete it
             settle_notes(store, row, notes)

@@ -1,7 +1,7 @@
 """Passes the committed events of all sessions to consumers, each with its own queue, retries and cursors."""
 
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
@@ -13,7 +13,7 @@ from attrs import define
 from agentrail import outside
 from agentrail.abc.event_reader import ConsumerStatistics, SessionOrigin
 from agentrail.abc.living_nodes import LOOK_AT_NODES_SECONDS, Departures
-from agentrail.abc.store import Filters, OwedRow, OwedStore, StoredSession, owed_rows
+from agentrail.abc.store import Filters, OwedRow, OwedStore, StoredSession, decoded_rows, owed_rows
 from agentrail.errors import StoreUnavailable
 from agentrail.events import Event, SessionEnd
 from agentrail.frozen import EMPTY
@@ -337,8 +337,9 @@ class _Line:
         row_id = _row_id(key)
         just_before = row_id[:-1] + chr(ord(row_id[-1]) - 1)
         found = await self._source.owed(self._kind, after=just_before, limit=1)
-        if found and found[0].id == row_id:
-            return int(found[0].body)
+        cursors = _numbers_in([row for row in found if row.id == row_id])
+        if cursors:
+            return cursors[row_id]
         page = await self._source.events_page(key[1], after=0, limit=1, scope=key[0])
         return 0 if any(event.meta.at_ms >= self._since_ms for event in page.events) else live
 
@@ -387,9 +388,16 @@ class _Line:
     async def _rows(self, kind: str) -> dict[str, int]:
         rows, after = dict[str, int](), ""
         while found := await self._source.owed(kind, after=after):
-            rows |= {row.id: int(row.body) for row in found}
+            rows |= _numbers_in(found)
             after = found[-1].id
         return rows
+
+
+def _numbers_in(rows: Iterable[OwedRow]) -> dict[str, int]:
+    def decode(row: OwedRow) -> tuple[str, int]:
+        return row.id, max(int(row.body), 0)
+
+    return dict(decoded_rows(rows, decode, LOGGER.warning, "a number of telemetry"))
 
 
 def _number_of(heard: HeardEvent) -> int:
@@ -404,12 +412,12 @@ def _row_id(key: _Key) -> str:
 def events_behind(store: OwedStore, sessions: Sequence[StoredSession]) -> dict[str, int]:
     """Return how many events of these sessions each consumer has not taken yet, by its stored cursors. Blocks."""
     found: dict[str, int] = {}
-    for begun in store.owed(_BEGINNINGS):
-        rows = {row.id: int(row.body) for row in owed_rows(store, f"telemetry_{begun.id}")}
-        usual = [0 if one.opened_at_ms >= int(begun.body) else one.events for one in sessions]
+    for name, begun_ms in _numbers_in(store.owed(_BEGINNINGS)).items():
+        rows = _numbers_in(owed_rows(store, f"telemetry_{name}"))
+        usual = [0 if one.opened_at_ms >= begun_ms else one.events for one in sessions]
         taken = [
             rows.get(_row_id((one.scope, one.session)), first)
             for one, first in zip(sessions, usual, strict=True)
         ]
-        found[begun.id] = sum(one.events - last for one, last in zip(sessions, taken, strict=True))
+        found[name] = sum(one.events - last for one, last in zip(sessions, taken, strict=True))
     return found

@@ -230,3 +230,13 @@ def test_a_reader_that_began_later_is_not_behind_older_sessions():
     old = SimpleNamespace(scope="", session="a", opened_at_ms=100, events=7, written_at_ms=0)
     new = SimpleNamespace(scope="", session="b", opened_at_ms=600, events=5, written_at_ms=0)
     assert doctor_server.events_behind(store, [old, new]) == {"spans": 5}
+
+
+def test_numbers_of_readers_that_cannot_be_read_are_left_out():
+    """`agentrail doctor` reported a bug in place of all that it had found."""
+    store = MemoryStore()
+    session = SimpleNamespace(scope="", session="a", opened_at_ms=600, events=7, written_at_ms=0)
+    store.change_owed([OwedRow(kind="telemetry_since", id=name, body=b"500") for name in ("audit", "spans")])
+    store.change_owed([OwedRow(kind="telemetry_since", id="other", body=b"x")])
+    store.change_owed([OwedRow(kind="telemetry_spans", id="y", body=b"9" * 5_000)])
+    assert doctor_server.events_behind(store, [session]) == {"audit": 7, "spans": 7}

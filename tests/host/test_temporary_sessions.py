@@ -66,8 +66,16 @@ def test_what_a_store_keeps_of_one_stays_readable():
         kind="temporary_session", id="acme/s-1", body=b'{"v":1,"tenant":"acme","user":"ann","session":"s-1"}'
     )
     assert decode_temporary(row) == (OWNER, "s-1")
-    for body in (b"", b"\xff", b'{"v":2}', b'{"v":1,"tenant":"acme"}'):
-        assert decode_temporary(OwedRow(kind=row.kind, id=row.id, body=body)) is None
+    for body in (
+        b"",
+        b"\xff",
+        b'{"v":2}',
+        b'{"v":1,"tenant":"acme"}',
+        row.body.replace(b"acme", b"/etc"),
+        row.body.replace(b'"s-1"', b"1"),
+    ):
+        with pytest.raises(ValueError, match=r"."):
+            decode_temporary(OwedRow(kind=row.kind, id=row.id, body=body))
 
 
 def talking() -> FunctionModel:

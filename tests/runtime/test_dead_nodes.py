@@ -608,6 +608,20 @@ async def test_lost_records_are_found_among_those_of_thousands_of_sessions():
             await two.resume_session("s2400", **hanging())
 
 
+async def test_lost_records_whose_numbers_are_damaged_are_lost_records():
+    """How many is unknown, as after a restored backup. It was an error of ours at each call of the session."""
+    store, _ = shared_store()
+    async with node_over(store) as (one, _):
+        session = await one.start_session(session_id="s", **hanging())
+        await session.prompt("Hi")
+    store.change_owed([OwedRow(kind=BEHIND, id="s", body=b"1 x")])
+    async with node_over(store, resume="none") as (two, _):
+        with pytest.raises(JournalBehind, match="may lack records after") as caught:
+            await two.resume_session("s", **hanging())
+        assert caught.value.acknowledged is None
+        await two.resume_session("s", on_drift="go_on", **hanging())
+
+
 @pytest.mark.parametrize("make_notes", [lambda: None, InMemoryNotes])
 async def test_a_new_session_with_the_id_of_a_deleted_one_has_lost_no_records(make_notes):
     """What was noted of the deleted one would refuse it."""

@@ -9,6 +9,7 @@ import trio
 
 import agentrail
 from agentrail import plugins as p
+from agentrail.abc.store import OwedRow
 from agentrail.blueprints import Blueprint
 from agentrail.blueprints.capabilities import memory_capability
 from agentrail.core.protocol.hooks import Found, MemoryKept, NotesIndex, RequestFailed
@@ -299,6 +300,21 @@ def test_notes_of_more_deleted_sessions_than_a_page_has_are_cleared():
     settle_left_notes(store, notes)
     assert [name for name in names if notes.read(ADA, name)] == []
     assert store.owed("session_notes") == ()
+
+
+def test_a_row_that_cannot_be_read_keeps_no_notes_of_others(caplog):
+    """It was reported as a bug at each start, and the notes of all deleted sessions stayed."""
+    store, notes = MemoryStore(), InMemoryNotes()
+    notes.change(ADA, "z", lambda _: "On Fridays.")
+    bodies = (b"", b"\xff", b"null", b"[" * 100_000, b'["acme"]', b'["acme", "s", "acme", 5, "s"]')
+    rows = [OwedRow(kind="session_notes", id=f"{place}", body=body) for place, body in enumerate(bodies)]
+    store.change_owed([*rows, owed_notes("acme", "z", ADA, "z")])
+    settle_left_notes(store, notes)
+    assert notes.read(ADA, "z") == ""
+    assert store.owed("session_notes") == tuple(rows)
+    said = [one.getMessage() for one in caplog.records]
+    assert len(said) == len(rows)
+    assert "an owed note cannot be read, and is skipped: " in said[0]
 
 
 async def test_the_bytes_before_the_notes_are_a_prefix_over_twenty_turns():

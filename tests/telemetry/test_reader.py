@@ -4,6 +4,7 @@ import logging
 
 import pytest
 import trio
+from msgspec.structs import replace
 
 from agentrail.events import AgentEnd, SessionEnd
 from agentrail.stores.memory import MemoryStore
@@ -272,6 +273,20 @@ async def test_an_id_that_is_used_again_while_its_last_events_are_taken_begins_a
         last = (await session.status()).last_seq
         numbers = notes.numbers()
     assert numbers[numbers.index(1, 1) :] == list(range(1, last + 1))
+
+
+@pytest.mark.parametrize("kind", ["telemetry_notes", "telemetry_since"])
+async def test_a_number_that_cannot_be_read_is_as_if_it_was_not_there(kind):
+    """The task that found events ended with it, and no session's events were taken after that."""
+    store, notes = lasting(), Noting()
+    async with open_read(Noting(), store=store) as supervisor:
+        await ask(supervisor)
+        await trio.sleep(10)
+    store.change_owed([replace(row, body=b"many") for row in store.owed(kind)])
+    async with open_read(notes, store=store) as supervisor:
+        await ask(supervisor, session_id="s-2")
+        await trio.sleep(10)
+    assert isinstance(notes.last("s-2"), AgentEnd)
 
 
 async def test_cursors_wait_for_a_store_that_is_away():
