@@ -1,8 +1,10 @@
-"""Types of file systems, by the mounts of this machine, and the removal of trees. Locks are unreliable on network file systems."""
+"""Types of file systems, by the mounts of this machine; files read safely, and trees removed. Locks are unreliable on network file systems."""
 
 import contextlib
+import errno
 import itertools
 import os
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -54,6 +56,28 @@ def fault_of_reading(file: Path) -> str | None:
     if file.is_char_device() or file.is_block_device():  # such as /dev/zero
         return "it is a device"
     return "it is a named pipe" if Path(os.path.realpath(file)).is_fifo() else None
+
+
+class NotRegular(OSError):
+    """A pipe, a device or a directory is in the place of a file."""
+
+
+def read_regular(path: str | os.PathLike[str], most: int, *, follow: bool = True) -> bytes:
+    """Return a regular file, or its first `most` bytes. Anything else is refused at once, and never waited for. Blocks.
+
+    Raises:
+        NotRegular: It is not a regular file.
+        OSError: It cannot be read. ELOOP without `follow`: it is a symbolic link.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    with open(os.open(path, flags), "rb", buffering=0) as file:  # noqa: PTH123 - flags of our own
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise NotRegular(errno.EINVAL, "it is not a file", os.fspath(path))
+        pieces = []
+        while most > 0 and (piece := file.read(most)):
+            pieces.append(piece)
+            most -= len(piece)
+        return b"".join(pieces)
 
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

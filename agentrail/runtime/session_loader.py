@@ -54,6 +54,8 @@ REPLAYED_RECORDS: Final = 200
 """Number of last records whose events are available again for returning subscribers."""
 
 _PAGE: Final = 1_000
+_AFTER_ALL: Final = 2**53
+"""After the number of every record."""
 
 
 @frozen(kw_only=True)
@@ -261,7 +263,7 @@ def stored_of(store: Store, scope: str, session_id: SessionId) -> StoredSession:
         SessionNotFound: Your move: it does not exist. `nearest` has similar ids.
     """
     while (stored := store.get(scope, session_id)) is None:  # or it is just being created
-        store.read(scope, session_id, 0, 1)  # raises with similar ids
+        store.read(scope, session_id, _AFTER_ALL, 1)  # raises with similar ids, or that its row is lost
     return stored
 
 

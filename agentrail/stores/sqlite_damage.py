@@ -1,11 +1,13 @@
 """Damage in a file of `SqliteStore`: detecting it, and setting the file aside. Each step can be repeated after a crash."""
 
 import datetime
+import errno
 from pathlib import Path
 from typing import Final
 
 import apsw
 
+from agentrail.file_systems import read_regular
 from agentrail.stores.sqlite_connections import DamagedStoreError
 from agentrail.stores.sqlite_files import beside, replace_with_private_file, sync_directory, sync_file
 from agentrail.stores.sqlite_rows import (
@@ -21,11 +23,15 @@ _COLUMNS: Final = (
     f"SELECT {SNAPSHOT_COLUMNS} FROM snapshot LIMIT 0",  # noqa: S608 - a constant
     "SELECT digest, content FROM blob LIMIT 0",
     "SELECT scope, session, digest FROM blob_use LIMIT 0",
-    "SELECT id, address, version, pid, boot, load, codec, digest, lease_ms, seen_at_ms, gone_at_ms, is_gone FROM node LIMIT 0",
-    "SELECT kind, id, body, node FROM owed LIMIT 0",
     "SELECT key, full_at_ms FROM allowance LIMIT 0",
 )
 """Statements that fail unless the tables are current."""
+
+_SMALL: Final = (
+    "SELECT id, address, version, pid, boot, load, codec, digest, lease_ms, seen_at_ms, gone_at_ms, is_gone FROM node",
+    "SELECT kind, id, body, node FROM owed",
+)
+"""As above, and all their rows are read: one that is not text keeps a server from starting."""
 
 _STRAYS: Final = (
     "PRAGMA foreign_key_check",
@@ -43,6 +49,8 @@ def check_sound(connection: apsw.Connection, *, is_current: bool = True) -> None
         raise DamagedStoreError(said)
     for row in connection.execute(f"SELECT {SESSION_COLUMNS} FROM session"):  # noqa: S608 - a constant
         session_of(row)
+    for statement in _SMALL if is_current else ():
+        connection.execute(statement).fetchall()
     for statement in (*(_COLUMNS if is_current else ()), *_STRAYS):
         row = connection.execute(statement).fetchone()
         if row is not None:
@@ -76,7 +84,7 @@ def begin_salvage(path: Path, *, now_ms: int) -> None:
 
 def set_aside(path: Path) -> Path | None:
     """Rename the file and its log. Can be repeated."""
-    damaged = path.with_name(marker_path(path).read_text(encoding="utf-8"))
+    damaged = path.with_name(_name_in(marker_path(path)))
     if path.exists():
         if damaged.exists():
             return None
@@ -88,6 +96,14 @@ def set_aside(path: Path) -> Path | None:
     shared.unlink(missing_ok=True)
     sync_directory(path.parent)
     return damaged
+
+
+def _name_in(marker: Path) -> str:
+    name = read_regular(marker, 1_000).decode(errors="replace")
+    if not name.isprintable() or name != Path(name).name or not name:
+        message = f"{marker.name} names no file: remove it, and the store is checked again"
+        raise OSError(errno.EINVAL, message, str(marker))
+    return name
 
 
 def write_report(report: SalvageReport) -> None:

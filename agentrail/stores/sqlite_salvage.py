@@ -34,6 +34,9 @@ from agentrail.stores.sqlite_rows import (
 
 _UNREADABLE: Final = (apsw.Error, UnicodeDecodeError, DamagedStoreError)
 
+_MAX_GAP: Final = 1_000_000
+"""Record numbers that are tried after the last readable one, if the end of the journal cannot be read."""
+
 _STAND_ALONE: Final = """
 UPDATE session SET root = session, parent = '' WHERE NOT EXISTS
 (SELECT 1 FROM session AS top WHERE top.scope = session.scope AND top.session = session.root) RETURNING scope, session
@@ -237,12 +240,13 @@ def _records(source: apsw.Connection, name: tuple[str, str], there: StoredSessio
         front = record.seq
     back = 2**62
     for record in _run(source, name, back, ascending=False):
-        if record.seq <= front:
+        if record.seq <= front:  # nothing is between, whatever the row of the session says
+            back = front + 1
             break
         yield record
         back = record.seq
     if back == 2**62:
-        back = 0 if there is None else there.tail.seq + 1
+        back = 0 if there is None else min(there.tail.seq, front + _MAX_GAP) + 1
     for seq in range(front + 1, back):
         with suppress(*_UNREADABLE):
             yield from fetch_records(source, *name, seq - 1, 1) if _is_there(source, name, seq) else ()

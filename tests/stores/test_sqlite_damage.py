@@ -12,6 +12,7 @@ import pytest
 from agentrail.abc.store import OwedRow, Standing
 from agentrail.core.journal.record import Tail, first_broken
 from agentrail.errors import NotAStore, StoreTooNew, StoreUnavailable
+from agentrail.runtime.session_loader import stored_of
 from agentrail.stores import sqlite
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.stores.sqlite_damage import marker_path
@@ -429,3 +430,65 @@ def test_a_session_of_another_kind_of_values_is_damage(golden, tmp_path):
         store.release("n1", "", "alpha")
         assert [one.is_rebuilt for one in store.salvaged.sessions] == [False, False, True]
         assert len(store.read("", "gamma")) == 10
+
+
+def changed(golden, tmp_path, statement):
+    """A copy of the store in which somebody else has changed a row."""
+    path = tmp_path / "changed.db"
+    shutil.copy(golden, path)
+    with closing(apsw.Connection(str(path))) as other:
+        other.pragma("foreign_keys", "off")
+        other.execute(statement)
+    return path
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO owed VALUES ('webhook', CAST(x'ff' AS TEXT), x'7b7d', '')",
+        "INSERT INTO owed VALUES ('webhook', 'y', x'7b7d', CAST(x'ff' AS TEXT))",
+    ],
+)
+def test_a_small_row_that_is_no_text_is_salvaged(golden, written, tmp_path, statement):
+    """Every server over this store ended at its start, and `sessions check` called it intact."""
+    path = changed(golden, tmp_path, statement)
+    with (
+        closing(open_at(path, read_only=True)) as reader,
+        pytest.raises(StoreUnavailable, match="is damaged"),
+    ):
+        reader.check_file()
+    with closing(open_at(path)) as store:
+        with pytest.raises(StoreUnavailable, match="is damaged"):
+            store.owed("webhook")
+        store.change_owed([OwedRow(kind="webhook", id="x", body=b"{}")])
+        assert [row.id for row in store.owed("webhook") if row.id != "y"] == ["x"]
+        assert journals_of(store) == written
+
+
+@pytest.mark.parametrize("number", [2**63 - 1, 2**40])
+def test_a_number_of_a_session_that_is_far_too_high_is_salvaged_at_once(golden, written, tmp_path, number):
+    """Each number up to it was tried, for years."""
+    statement = f"UPDATE session SET last_seq = {number} WHERE session = 'gamma'"  # noqa: S608 - of the test
+    path = changed(golden, tmp_path, statement)
+    with closing(open_at(path)) as store:
+        with pytest.raises(StoreUnavailable, match="is damaged"):
+            store.take("", "gamma", "n9", "start")
+        store.release("n1", "", "alpha")
+        assert journals_of(store) == written
+
+
+def test_records_without_the_row_of_their_session_are_damage(golden, tmp_path):
+    """Whoever asked for the session waited for ever, and a processor with them."""
+    path = changed(golden, tmp_path, "DELETE FROM session WHERE session = 'beta'")
+    with closing(open_at(path)) as store, pytest.raises(StoreUnavailable, match="is damaged"):
+        stored_of(store, "", "beta")
+
+
+@pytest.mark.parametrize("name", [b"", b"../x", b"a\0b", b"/tmp/x", b"\xff\n"])
+def test_a_marker_of_a_salvage_that_names_no_file_is_refused(golden, tmp_path, name):
+    """It was reported as a bug."""
+    path = tmp_path / "sessions.db"
+    shutil.copy(golden, path)
+    marker_path(path).write_bytes(name)
+    with pytest.raises(StoreUnavailable, match="names no file: remove it"), closing(open_at(path)) as store:
+        store.change_owed([])
