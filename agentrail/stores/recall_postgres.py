@@ -6,7 +6,8 @@ the database does not matter.
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import ClassVar, Final
 
 from agentrail.abc.recall import (
@@ -29,6 +30,7 @@ from agentrail.stores.postgres_connections import (
 )
 from agentrail.stores.postgres_rows import PostgresRow, run_statement
 from agentrail.stores.recall_memory import BM25_B, BM25_K1, word_weight
+from agentrail.stores.recall_sqlite import entry_of_row
 from agentrail.stores.sqlite_connections import DamagedStoreError
 from agentrail.stores.tenant_files import list_of
 from agentrail.stores.vectors import VectorCache
@@ -148,7 +150,8 @@ class PostgresRecall(PostgresTables):
         statement = "SELECT number, text, tags FROM agentrail.memory WHERE tenant = %b AND vector_kind IS DISTINCT FROM %b LIMIT %b"
         values = owner_key(tenant).encode(), kind.encode(), limit
         rows = self._run(lambda connection: run_statement(connection, statement, *values))
-        return tuple([(number, " ".join([text.decode(), *_tags_of(tags)])) for number, text, tags in rows])
+        with _undamaged():
+            return tuple([(number, " ".join([text.decode(), *list_of(tags)])) for number, text, tags in rows])
 
     def put_vectors(self, tenant: str, kind: str, vectors: Sequence[tuple[int, bytes]]) -> None:
         """Store vectors of texts that still exist. See `VectorKeeper.put_vectors`."""
@@ -209,21 +212,16 @@ def _queries_of(own: str, tags: TagFilter) -> Sequence[str]:
     return [*([_any_of(any_of)] if any_of else []), *(_tag_lexeme(own, tag) for tag in tags.all_of)]
 
 
-def _tags_of(text: object) -> tuple[str, ...]:
-    try:
-        return list_of(text)
-    except DamagedStoreError as error:
-        message = f"the table agentrail.memory has tags that are not a JSON list ({error}): restore a backup"
-        raise StoreUnavailable(message) from error
-
-
 def _entry_of(row: PostgresRow) -> MemoryEntry:
     entry_id, text, tags, session, at_ms, version = row
-    return MemoryEntry(
-        id=entry_id.decode(),
-        text=text.decode(),
-        tags=_tags_of(tags),
-        session=session.decode(),
-        at_ms=at_ms,
-        version=version,
-    )
+    with _undamaged():
+        return entry_of_row((entry_id.decode(), text.decode(), tags, session.decode(), at_ms, version))
+
+
+@contextmanager
+def _undamaged() -> Iterator[None]:
+    try:
+        yield
+    except DamagedStoreError as error:
+        message = f"the table agentrail.memory is damaged ({error}): restore a backup"
+        raise StoreUnavailable(message) from error

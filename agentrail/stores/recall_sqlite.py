@@ -20,6 +20,8 @@ from agentrail.abc.recall import (
     TagFilter,
     check_limit,
 )
+from agentrail.errors import OptionError
+from agentrail.stores.sqlite_connections import DamagedStoreError
 from agentrail.stores.tenant_files import TenantSchema, cut_index_again, list_of
 from agentrail.stores.vectors import SqliteCollection, vector_stamp, vector_tables
 from agentrail.stores.words import (
@@ -118,7 +120,7 @@ class SqliteRecall(SqliteCollection):
                 return None
             statement = f"SELECT {_COLUMNS} FROM memory AS m WHERE m.own = ? AND m.id = ?"  # noqa: S608 - constants
             row = connection.execute(statement, (key_of_owner(owner), entry_id)).fetchone()
-            return None if row is None else _entry_of(row)
+            return None if row is None else entry_of_row(row)
 
     def search(
         self, owner: MemoryOwner, query: str, tags: TagFilter = ANY_TAGS, *, limit: int = 5
@@ -142,7 +144,7 @@ class SqliteRecall(SqliteCollection):
             if not chosen:
                 return ()
             match = " AND ".join([any_of("body tags", own, chosen), *_matches_of(own, tags)])
-            return tuple(map(_entry_of, connection.execute(_SEARCH, (match, limit, own))))
+            return tuple(map(entry_of_row, connection.execute(_SEARCH, (match, limit, own))))
 
     def nearest(
         self, owner: MemoryOwner, vector: bytes, kind: str, tags: TagFilter = ANY_TAGS, *, limit: int
@@ -163,7 +165,7 @@ class SqliteRecall(SqliteCollection):
                 vector_stamp(connection), part, vector, rows, limit=limit, allowed=allowed
             )
             numbers = json.dumps([number for _, number in near])
-            return tuple(map(_entry_of, connection.execute(_NUMBERED, (numbers, own))))
+            return tuple(map(entry_of_row, connection.execute(_NUMBERED, (numbers, own))))
 
     def list(
         self,
@@ -190,7 +192,7 @@ class SqliteRecall(SqliteCollection):
         with self._files.of(owner.tenant).reading() as connection:
             if connection is None:
                 return ()
-            return tuple(map(_entry_of, connection.execute(statement, (*given, limit))))
+            return tuple(map(entry_of_row, connection.execute(statement, (*given, limit))))
 
     def delete(self, owner: MemoryOwner, entry_id: str) -> bool:
         """Remove an entry. See `RecallStore.delete`."""
@@ -278,8 +280,11 @@ def _overwrite_words(connection: apsw.Connection) -> None:
     connection.execute("INSERT INTO words (words) VALUES ('optimize')")
 
 
-def _entry_of(row: Any) -> MemoryEntry:
+def entry_of_row(row: Any) -> MemoryEntry:
+    """Return the entry of a row. Damage, unless it can be one."""
     entry_id, text, tags, session, at_ms, version = row
-    return MemoryEntry(
-        id=entry_id, text=text, tags=list_of(tags), session=session, at_ms=at_ms, version=version
-    )
+    tags = list_of(tags)
+    try:
+        return MemoryEntry(id=entry_id, text=text, tags=tags, session=session, at_ms=at_ms, version=version)
+    except OptionError as error:
+        raise DamagedStoreError(str(error)) from error

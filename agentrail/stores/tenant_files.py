@@ -1,7 +1,6 @@
 """One SQLite file per tenant, in a directory. Several processes may write it in short transactions."""
 
 import hashlib
-import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +26,7 @@ from agentrail.stores.sqlite_connections import (
 )
 from agentrail.stores.sqlite_files import fault_of_file_place, make_private_file
 from agentrail.stores.words import KEY_LENGTH
+from agentrail.structs import decoder_of
 
 WRITE_PATIENCE_MS: Final = 5_000
 """Time that a transaction waits for another process, and that emptying a log waits for its readers."""
@@ -247,12 +247,16 @@ def _is_made(connection: apsw.Connection) -> bool:
     return bool(connection.execute("SELECT count(*) FROM sqlite_schema").get)
 
 
+_NAMES: Final = decoder_of(tuple[str, ...])
+
+
 def list_of(text: Any) -> tuple[str, ...]:
     """Return the names in a column, which is a JSON list. Anything else is damage."""
     try:
-        return tuple(json.loads(text))
+        return _NAMES.decode(text)
     except (TypeError, ValueError) as error:  # the first for another type of value
-        raise DamagedStoreError(*error.args) from error
+        message = f"not a JSON list of texts: {error}"
+        raise DamagedStoreError(message) from error
 
 
 def no_place(what: str, path: Path, reason: str) -> StoreUnavailable:

@@ -151,7 +151,10 @@ def test_tags_that_are_no_list_are_told_as_damage(emptied):
     with emptied.borrowed() as connection:
         connection.execute("UPDATE agentrail.memory SET tags = 'drink'")
     for read in (partial(store.list, ADA), partial(store.search, ADA, "tea")):
-        with pytest.raises(StoreUnavailable, match=r"tags that are not a JSON list .*: restore a backup"):
+        with pytest.raises(
+            StoreUnavailable,
+            match=r"agentrail.memory is damaged \(not a JSON list of texts: .*: restore a backup",
+        ):
             read()
     with pytest.raises(StoreUnavailable, match="restore a backup"):
         store.without_vectors("acme", "toy 3", limit=9)

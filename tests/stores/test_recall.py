@@ -229,6 +229,31 @@ def test_a_damaged_file_and_a_place_that_is_none_are_told(store, tmp_path):
             other.put(ADA, entry())
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "at_ms = -1",
+        "version = 0",
+        "text = ''",
+        "id = 'a b'",
+        "session = char(27)",
+        "tags = '[1]'",
+        "tags = '\"ab\"'",
+    ],
+)
+def test_a_row_that_no_entry_has_is_damage(store, change):
+    """The caller, who has to mend no argument, was told "Your move", or a bug was reported."""
+    store.put(ADA, entry("m1", "green tea", "a"))
+    store.put_vectors("acme", "k", [(1, bytes(4))])
+    with closing(apsw.Connection(str(store.path_of("acme")))) as other:
+        other.execute(f"UPDATE memory SET {change}")  # noqa: S608 - of the test
+    for call in (partial(store.list, ADA), partial(store.search, ADA, "tea")):
+        with pytest.raises(
+            StoreUnavailable, match=r"is damaged .*: move it away, or replace it with a backup"
+        ):
+            call()
+
+
 @pytest.mark.parametrize("tags", ['["a"', None])
 def test_damage_in_a_value_is_reported(store, tags):
     """A list that was cut, and another type of value, which a flipped bit can leave in a row of sound pages."""
