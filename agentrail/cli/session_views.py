@@ -28,7 +28,7 @@ from agentrail.messages import (
     UserMessage,
 )
 from agentrail.runtime.journal_state import PastState
-from agentrail.structs import picked_fields
+from agentrail.structs import END_OF_CALENDAR_MS, picked_fields
 
 _SHORT: Final = 72
 
@@ -229,6 +229,8 @@ def show_record(record: Record) -> Iterator[str]:
 
 
 def moment(at_ms: int) -> str:
+    if not 0 <= at_ms < END_OF_CALENDAR_MS:  # of a damaged row
+        return f"{at_ms} ms"
     at = datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC)
     return f"{at:%Y-%m-%d %H:%M:%S}"
 

@@ -17,6 +17,7 @@ from agentrail.abc.store import Filters
 from agentrail.cli import branch_commands, sessions_command, store_access
 from agentrail.cli.command_tree import app
 from agentrail.cli.exit_codes import Exit
+from agentrail.cli.session_views import moment
 from agentrail.cli.store_access import StorePlace
 from agentrail.errors import OptionError
 from agentrail.stores.sqlite import SqliteStore
@@ -255,3 +256,17 @@ def test_a_page_shows_hostile_words_as_text_and_the_first_64_kib_of_each_value(t
     assert "&lt;script&gt;alert(1)" in text
     assert text.count("x" * 1_000) == 65
     assert re.search(r"… 9,9\d\d,\d\d\d more bytes: agentrail sessions trace acme/s-1 --json", text)
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "shown"),
+    [
+        (0, "1970-01-01 00:00:00"),
+        (-1, "-1 ms"),
+        (2**63 - 1, "9223372036854775807 ms"),
+        (253_402_300_800_000, "253402300800000 ms"),
+    ],
+)
+def test_a_time_that_no_calendar_has_is_shown_as_a_number(at_ms, shown):
+    """Of a damaged row: it was reported as a bug."""
+    assert moment(at_ms) == shown
