@@ -1,10 +1,14 @@
-"""Removal of trees, as commands of a client can leave them."""
+"""Files that are read whatever is in their place, and removal of trees, as commands of a client can leave them."""
 
+import errno
 import os
 import tempfile
 
-from agentrail.file_systems import remove_tree
+import pytest
+
+from agentrail.file_systems import NotRegular, read_regular, remove_tree
 from agentrail.gateway.sandboxes.lease_directories import open_local_workspace
+from tests.pipes import pipe_at
 
 
 def deepen(directory):
@@ -35,3 +39,23 @@ async def test_a_workspace_is_removed_whatever_is_in_it(tmp_path, monkeypatch):
         (root / "locked").chmod(0)
     assert list(tmp_path.iterdir()) == [kept]
     remove_tree(root)  # which no longer exists
+
+
+def test_a_file_is_read_up_to_a_limit_and_nothing_else_is_waited_for(tmp_path):
+    """A pipe without a writer and a device without an end are refused, also behind a link."""
+    (tmp_path / "file").write_bytes(b"12345")
+    (tmp_path / "link").symlink_to("file")
+    assert [read_regular(tmp_path / "link", most) for most in (0, 4, 5, 9)] == [
+        b"",
+        b"1234",
+        b"12345",
+        b"12345",
+    ]
+    with pytest.raises(OSError, match="link") as caught:
+        read_regular(tmp_path / "link", 9, follow=False)
+    assert caught.value.errno == errno.ELOOP
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    with pipe_at(tmp_path / "pipe", b"1"):
+        for name in ("pipe", "zero"):
+            with pytest.raises(NotRegular, match="it is not a file"):
+                read_regular(tmp_path / name, 9)

@@ -1,8 +1,6 @@
 """Configuration files of a directory, each read once so that the parsed bytes are the hashed ones."""
 
 import errno
-import os
-import stat
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -12,6 +10,7 @@ from attrs import evolve, frozen
 from agentrail.config.config_file import MAX_CONFIG_BYTES, Scope
 from agentrail.config.key_filter import in_one_line
 from agentrail.errors import OptionError
+from agentrail.file_systems import NotRegular, read_regular
 from agentrail.named_modules import ModuleFile
 from agentrail.stores.data_directory import expand_home
 
@@ -210,16 +209,11 @@ def _short(path: Path, cwd: Path, home: Path | None) -> str:
 
 
 def read_bytes(path: Path, *, follow: bool = True, most: int = MAX_CONFIG_BYTES) -> bytes:
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    """Return a file, up to one byte over the limit."""
     try:
-        with open(os.open(path, flags), "rb", buffering=0) as file:  # noqa: PTH123 - flags of our own
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise OptionError([f"{path} is not a regular file: replace it with one, or remove it"])
-            pieces = []
-            while most >= 0 and (piece := file.read(most + 1)):
-                pieces.append(piece)
-                most -= len(piece)
-            return b"".join(pieces)
+        return read_regular(path, most + 1, follow=follow)
+    except NotRegular as error:
+        raise OptionError([f"{path} is not a regular file: replace it with one, or remove it"]) from error
     except OSError as error:
         reason = "it is a symbolic link" if error.errno == errno.ELOOP and not follow else error.strerror
         raise OptionError([f"{path} cannot be read: {reason}"]) from error

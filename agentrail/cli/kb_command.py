@@ -44,6 +44,7 @@ from agentrail.cli.storage_options import DataDirectory
 from agentrail.cli.store_access import say, store_command
 from agentrail.cli.vector_search import WordsAlone, embedder_of_files, make_vectors, meaning_of
 from agentrail.errors import AgentrailError, OptionError, ProviderError
+from agentrail.file_systems import read_regular
 from agentrail.providers.embeddings import OpenAIEmbedder
 from agentrail.runtime.session_stores import search_passages
 from agentrail.runtime.supervisor import SessionSupervisor
@@ -500,11 +501,7 @@ def _add_all(adding: _Adding, files: Sequence[Path]) -> Iterator[KnowledgeDocume
 
 def _content_of(path: str) -> bytes:
     """Return the bytes of a file, of a larger one as many as the store needs to refuse it."""
-    # Without waiting for the other end of a pipe.
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "it is not a file")
-        return file.read(MAX_DOCUMENT_BYTES + 1)
+    return read_regular(path, MAX_DOCUMENT_BYTES + 1)
 
 
 def _unread(adding: _Adding, path: str, error: OSError) -> KnowledgeDocument:

@@ -4,7 +4,6 @@ import hashlib
 import os
 import re
 import shutil
-import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,6 +13,7 @@ from typing import Final
 from agentrail.abc.recall import MemoryOwner
 from agentrail.core.values.notes_markdown import MAX_NOTES_BYTES, NOTES_FILE
 from agentrail.errors import NotAStore, StoreUnavailable
+from agentrail.file_systems import NotRegular, read_regular
 from agentrail.private_paths import keep_private
 from agentrail.stores.data_directory import checked_path
 from agentrail.stores.sqlite_files import sync_directory
@@ -118,17 +118,15 @@ def directory_name(name: str) -> str:
 
 def _read(path: Path) -> str:
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        data = read_regular(path, _MAX_READ + 1, follow=False)
     except FileNotFoundError:
         return ""
+    except NotRegular as error:
+        raise _no_notes(path, "it is not a file") from error
     except OSError as error:
         if path.is_symlink():
             raise _no_notes(path, "it is a link") from error
         raise
-    with os.fdopen(file, "rb") as opened:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise _no_notes(path, "it is not a file")
-        data = opened.read(_MAX_READ + 1)
     if len(data) > _MAX_READ:
         raise _no_notes(path, f"it has more than {_MAX_READ:,} bytes")
     try:

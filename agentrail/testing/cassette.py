@@ -26,12 +26,15 @@ from agentrail.core.protocol.signals import ChunksArrived
 from agentrail.core.wire.codec import decode_signal, encode_event, encode_signal
 from agentrail.errors import BadRequest, CodecError, ErrorInfo, OptionError, ProviderError
 from agentrail.events import AgentEnd
+from agentrail.file_systems import read_regular
 from agentrail.messages import TokenUsage, UserMessage
 from agentrail.otp.field_rules import checks_arguments
 from agentrail.structs import converter_of, picked_fields
 from agentrail.testing.differences import first_difference
 
 SCRUBBED: Final = "[scrubbed]"
+
+MAX_CASSETTE_BYTES: Final = 256 << 20
 
 _LOOKS_LIKE_A_KEY: Final = re.compile(
     r"\b(?:sk|pk|rk|key|ghp|gho|xox[abp])[-_][A-Za-z0-9_-]{16,}|\bAIza[A-Za-z0-9_-]{30,}|(?<=Bearer )[\w.~+/-]{8,}=*"
@@ -83,7 +86,7 @@ class CassetteModel:
         if self._recorded is None and not self._path.exists():
             fault = f"there is no cassette {str(path)!r}: pass record=provider once, with a key, to record it"
             raise OptionError([fault])
-        lines = [] if self._recorded is not None else self._path.read_bytes().split(b"\n")
+        lines = [] if self._recorded is not None else _bytes_of(self._path).split(b"\n")
         self._tape = [_read(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if line]
         self._next = 0
         self.requests: list[ModelRequest] = []
@@ -162,6 +165,13 @@ class CassetteModel:
         for secret in self._secrets:
             text = text.replace(secret, SCRUBBED)
         return without_keys(text)
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return read_regular(path, MAX_CASSETTE_BYTES)
+    except OSError as error:
+        raise OptionError([f"the cassette {str(path)!r} cannot be read: {error.strerror}"]) from error
 
 
 def encode_exchange(

@@ -28,6 +28,7 @@ from agentrail.stores.sqlite_schema import SCHEMA, StoreSchema
 from agentrail.stores.store_names import open_store
 from agentrail.testing.models import ScriptedModel, says
 from agentrail.testing.store_rules.trial import session_ids
+from tests.pipes import pipe_at
 from tests.stores.rig import following, opening
 
 ROOT = Path(__file__).parents[2]
@@ -219,6 +220,12 @@ def test_a_lock_file_that_was_damaged_names_no_process(path, held):
         WriteLock(path, since_ms=1)
     assert writer_of(path) is None
     lock.release()
+
+
+def test_a_pipe_in_place_of_the_lock_names_no_process(path):
+    """Opened, it would wait for its writer, and `sessions list` with it."""
+    with pipe_at(lock_path(path), b'{"pid":1,"since_ms":1}'):
+        assert writer_of(path) is None
 
 
 def test_a_place_where_no_store_can_be_is_refused_before_anything_is_made(tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ from agentrail.testing.cassette import SCRUBBED, CassetteModel
 from agentrail.testing.check_provider import ProviderCase, check_provider, request_for
 from agentrail.testing.models import ScriptedModel, Turn, calls, fails, says
 from agentrail.testing.tools import RecordingTool
+from tests.pipes import pipe_at
 from tests.runtime.rig import on_virtual_time, open_bare
 from tests.testing.test_check_provider import open_local
 
@@ -129,3 +130,14 @@ async def test_a_damaged_line_is_named(tmp_path, old, new, fault):
     ) as caught:
         CassetteModel(path)
     assert fault in str(caught.value)
+
+
+def test_what_is_no_file_is_named_and_not_waited_for(tmp_path):
+    """A pipe would wait for its writer, and the command with it; a directory was an error without advice."""
+    with (
+        pipe_at(tmp_path / "pipe"),
+        pytest.raises(OptionError, match="pipe' cannot be read: it is not a file"),
+    ):
+        CassetteModel(tmp_path / "pipe")
+    with pytest.raises(OptionError, match="cannot be read: Is a directory"):
+        CassetteModel(tmp_path)

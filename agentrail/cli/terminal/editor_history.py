@@ -4,12 +4,15 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Final
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
 from agentrail.cli.terminal.completion import KnownNames, ListFiles, complete
+
+_MAX_BYTES: Final = 64 << 20
 
 
 class Completions(Completer):
@@ -44,8 +47,11 @@ def history_in(file: Path | None) -> History:
         return InMemoryHistory()
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))  # other users must not read prompts
-    return _KeptHistory(file)
+        flags = os.O_CREAT | os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC
+        os.close(os.open(file, flags, 0o600))  # other users must not read prompts
+    # Not of a pipe, whose writer would be waited for, or of a file that memory cannot hold.
+    is_one = os.path.isfile(file) and os.path.getsize(file) <= _MAX_BYTES  # noqa: PTH113, PTH202 - Path raises without access
+    return _KeptHistory(file) if is_one else InMemoryHistory()
 
 
 def files_to_complete(directory: Path) -> ListFiles:

@@ -11,7 +11,9 @@ from typing import Any, Final
 from attrs import asdict, frozen
 
 from agentrail import outside
+from agentrail.file_systems import read_regular
 from agentrail.private_paths import keep_private, write_private
+from agentrail.structs import converter_of
 
 LOGIN_DIRECTORY: Final = "mcp-logins"
 """Directory of the files, in the data directory."""
@@ -49,6 +51,9 @@ class Login:
         return self.expires_at is not None and outside.wall() >= self.expires_at
 
 
+_TO_LOGIN: Final = converter_of(Login)
+
+
 class LoginFile:
     """The file of one server and principal. Its methods block.
 
@@ -66,9 +71,8 @@ class LoginFile:
     def read(self) -> Login | None:
         """Return the login. None if there is none, or the file is damaged."""
         try:
-            with self.path.open("rb") as file:
-                return Login(**json.loads(file.read(MAX_LOGIN_BYTES)))
-        except (OSError, ValueError, TypeError):
+            return _TO_LOGIN(json.loads(read_regular(self.path, MAX_LOGIN_BYTES)))
+        except (OSError, ValueError, RecursionError):
             return None
 
     def write(self, login: Login) -> None:

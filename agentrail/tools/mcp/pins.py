@@ -6,22 +6,24 @@ A server may change what its tools say of themselves after a user has looked at 
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, Literal
 
 import attrs
-from attrs import frozen
+import msgspec
 
 from agentrail.errors import OptionError
+from agentrail.file_systems import read_regular
 from agentrail.private_paths import changing_files_of, write_private
+from agentrail.structs import converter_of
 from agentrail.tools.mcp.server_options import McpServer
 from agentrail.tools.mcp.tool_listing import ListedTool, ServerTools
 
 PINS_FILE: Final = "mcp_pins.json"
+MAX_PINS_BYTES: Final = 64 << 20
 _VERSION: Final = 1
 
 
-@frozen(kw_only=True)
-class Pin:
+class Pin(msgspec.Struct, frozen=True, kw_only=True):
     """What is kept of a tool.
 
     Attributes:
@@ -34,6 +36,14 @@ class Pin:
 
 Pins = Mapping[str, Pin]
 """By the server's tool names."""
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True):
+    version: Literal[1]
+    servers: dict[str, Pins]
+
+
+_TO_FILE: Final = converter_of(_File)
 
 
 def decide_pins(server: McpServer, listing: ServerTools, known: Pins) -> tuple[ServerTools, Pins]:
@@ -84,26 +94,16 @@ def pins_of(server: McpServer) -> Pins:
 
 def _read(path: Path) -> dict[str, Pins]:
     try:
-        read: Any = json.loads(path.read_text())
-        if read["version"] != _VERSION:
-            raise ValueError  # noqa: TRY301 - said below
-        return {
-            server: {
-                tool: Pin(digest=one["digest"], description=one["description"]) for tool, one in tools.items()
-            }
-            for server, tools in read["servers"].items()
-        }
+        return _TO_FILE(json.loads(read_regular(path, MAX_PINS_BYTES))).servers
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise OptionError([f"{path} cannot be read: {error.strerror}"]) from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, RecursionError):
         raise OptionError([f"{path} does not hold pins of version {_VERSION}: move it away"]) from None
 
 
 def _write(path: Path, kept: Mapping[str, Pins]) -> None:
-    servers = {
-        name: {tool: attrs.asdict(pin) for tool, pin in sorted(pins.items())} for name, pins in kept.items()
-    }
-    text = json.dumps({"version": _VERSION, "servers": servers}, indent=2) + "\n"
+    file = _File(version=_VERSION, servers={name: dict(sorted(pins.items())) for name, pins in kept.items()})
+    text = json.dumps(msgspec.to_builtins(file), indent=2) + "\n"
     write_private(path, text.encode())

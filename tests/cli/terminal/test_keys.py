@@ -1,9 +1,14 @@
 """What Ctrl-C and a paste mean, and what a half-typed word may become."""
 
+import os
+
 import pytest
 from hypothesis import given, strategies as st
+from prompt_toolkit.history import InMemoryHistory
 
+from agentrail.cli.terminal import editor_history
 from agentrail.cli.terminal.completion import KnownNames, complete, is_completed
+from agentrail.cli.terminal.editor_history import history_in
 from agentrail.cli.terminal.key_bindings import (
     MIN_BURST,
     TWICE_WITHIN_SECONDS,
@@ -112,3 +117,15 @@ def test_what_a_word_may_become():
         assert is_completed(before) or not expected
     assert [one.replaces for one in complete("/he", KNOWN)] == [3]
     assert [one.replaces for one in complete("see @src/a", KNOWN)] == [1]
+
+
+def test_a_history_that_is_no_file_lasts_as_long_as_the_chat(tmp_path, monkeypatch):
+    """A pipe would wait for its writer, and a file that memory cannot hold ended the chat."""
+    (tmp_path / "file").write_text("+hello\n")
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDWR)  # or a failed test would wait
+    assert isinstance(history_in(tmp_path / "pipe"), InMemoryHistory)
+    os.close(reader)
+    assert [*history_in(tmp_path / "file").load_history_strings()] == ["hello"]
+    monkeypatch.setattr(editor_history, "_MAX_BYTES", 3)
+    assert [*history_in(tmp_path / "file").load_history_strings()] == []

@@ -10,6 +10,7 @@ from agentrail.private_paths import changing_files_of
 from agentrail.tools.mcp import McpServer
 from agentrail.tools.mcp.pins import check_pins, decide_pins, pins_of
 from agentrail.tools.mcp.tool_listing import read_listing
+from tests.pipes import pipe_at
 
 
 def server(pin="warn", path=None):
@@ -56,7 +57,18 @@ def test_the_file_is_private_and_holds_several_servers(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", '{"version": 2, "servers": {}}', '{"version": 1, "servers": {"s": {"a": 1}}}']
+    "text",
+    [
+        *(
+            "",
+            "[]",
+            "[" * 100_000,
+            '{"version": 2, "servers": {}}',
+            '{"version": 1, "servers": {"s": {"a": 1}}}',
+        ),
+        '{"version": 1, "servers": {"s": {"a": {"digest": "d", "description": null}}}}',
+        '{"version": 1, "servers": {"s": {"a": {"digest": 1, "description": "First."}}}}',
+    ],
 )
 def test_a_damaged_file_says_so(tmp_path, text):
     """It is not begun anew in silence: that would accept every change."""
@@ -64,6 +76,16 @@ def test_a_damaged_file_says_so(tmp_path, text):
     path.write_text(text)
     with pytest.raises(OptionError, match="move it away"):
         check_pins(server(path=path), listing(a="First."))
+
+
+def test_a_pipe_in_place_of_the_file_is_not_waited_for(tmp_path):
+    """Opened, it would wait for its writer, and the start of the session with it."""
+    path = tmp_path / "pins.json"
+    with (
+        pipe_at(path, b'{"version": 1, "servers": {}}'),
+        pytest.raises(OptionError, match="cannot be read: it is not a file"),
+    ):
+        pins_of(server(path=path))
 
 
 def test_a_file_that_cannot_be_written_says_so(tmp_path):
