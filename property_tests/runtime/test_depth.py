@@ -14,7 +14,7 @@ from trio import fail_after
 
 from agentrail import ToolContext, open_supervisor
 from agentrail.abc import Error, Ok
-from agentrail.abc.store import OwedRow
+from agentrail.abc.store import OwedRow, decoded_rows
 from agentrail.cli.permissions_command import _call as call_of_arguments
 from agentrail.config.config_file import read_agent, read_permissions, read_toml
 from agentrail.config.imported_permissions import read_claude_settings
@@ -36,7 +36,7 @@ from agentrail.gateway.socket_frames import decode_frame
 from agentrail.gateway.tokens import decode_tokens
 from agentrail.host.agent_profiles import check_metadata
 from agentrail.host.quotas import Limits
-from agentrail.host.webhook_delivery import RowUnreadable, decode_awaited, decode_owed_message
+from agentrail.host.webhook_delivery import LOGGER, decode_awaited, decode_owed_message
 from agentrail.orphaned_processes import _noted_in
 from agentrail.plugins import HumanApproval
 from agentrail.remote import command_results, frame_codec
@@ -85,8 +85,9 @@ def _in(before: str, read: Reader, after: str = "}") -> Reader:
     return lambda text: read(f"{before}{text}{after}")
 
 
-def _row(body: str) -> OwedRow:
-    return OwedRow(kind="k", id="i", body=body.encode())
+def _decoded(body: str, decode: Callable[[OwedRow], object]) -> object:
+    row = OwedRow(kind="k", id="i", body=body.encode())
+    return [*decoded_rows([row], decode, LOGGER.warning, "a row")]
 
 
 def _writer(text: str) -> object:
@@ -133,8 +134,8 @@ TEXTS: Final[Mapping[str, Reader]] = {
     "a frame": _bytes(lambda text: decode_frame(text, Limits(), frozenset({"prompt"}))),
     "metadata": lambda text: check_metadata({"a": _value(text)}, Limits()),
     "a request of a sandbox": lambda text: decode_as(OpenRequest, text.encode()),
-    "a webhook": lambda text: decode_awaited(_row(text)),
-    "a webhook message": lambda text: decode_owed_message(_row(text)),
+    "a webhook": lambda text: _decoded(text, decode_awaited),
+    "a webhook message": lambda text: _decoded(text, decode_owed_message),
     "tokens": lambda text: decode_tokens(f"a = {text}".encode(), "tokens.toml"),
     "a configuration": lambda text: read_toml("agentrail.toml", f"a = {text}"),
     "permissions": lambda text: read_permissions("permissions.toml", f"allow = {text}"),
@@ -148,7 +149,7 @@ TEXTS: Final[Mapping[str, Reader]] = {
     "processes that were left": lambda text: list(_noted_in(Path("left"), f"{text}\n".encode())),
     "a lock file": _writer,
 }
-TYPED: Final = (AgentrailError, CallRefused, RowUnreadable, UnreadableWire, UnreadableDocument)
+TYPED: Final = (AgentrailError, CallRefused, UnreadableWire, UnreadableDocument)
 
 
 def _value(text: str) -> Any:
