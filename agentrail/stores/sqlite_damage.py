@@ -7,7 +7,6 @@ from typing import Final
 
 import apsw
 
-from agentrail.file_systems import read_regular
 from agentrail.stores.sqlite_connections import DamagedStoreError
 from agentrail.stores.sqlite_files import beside, replace_with_private_file, sync_directory, sync_file
 from agentrail.stores.sqlite_rows import (
@@ -99,7 +98,10 @@ def set_aside(path: Path) -> Path | None:
 
 
 def _name_in(marker: Path) -> str:
-    name = read_regular(marker, 1_000).decode(errors="replace")
+    try:
+        name = marker.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        name = ""
     if not name.isprintable() or name != Path(name).name or not name:
         message = f"{marker.name} names no file: remove it, and the store is checked again"
         raise OSError(errno.EINVAL, message, str(marker))

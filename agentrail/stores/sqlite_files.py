@@ -15,7 +15,7 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 
 from agentrail.errors import StoreInUse
-from agentrail.file_systems import network_file_system_of, read_regular
+from agentrail.file_systems import network_file_system_of
 from agentrail.stores.data_directory import no_store_at
 from agentrail.structs import decoder_of
 
@@ -145,7 +145,8 @@ def writer_of(store: Path) -> int | None:
 
 def _read_writer(path: Path) -> _Writer | None:
     try:
-        return _WRITERS.decode(read_regular(path, 1000))
+        # A pipe in its place would wait for its writer.
+        return _WRITERS.decode(path.read_bytes()[:1000]) if path.is_file() else None
     except (OSError, ValueError, RecursionError):
         return None  # there is none, or it has just started and has not written yet
 
