@@ -34,7 +34,7 @@ from agentrail.providers.wire_format import (
     Grouping,
     MakeReader,
     Placed,
-    Reader,
+    VendorReader,
     between,
     chosen_tool,
     joined_object,
@@ -77,7 +77,7 @@ class _Block:
         self.call_index: int | None = None
 
 
-class MessagesStream(Reader):
+class MessagesStream(VendorReader):
     provider = "anthropic"
 
     def __init__(self, **given: Any) -> None:

@@ -35,7 +35,7 @@ from agentrail.providers.wire_format import (
     Grouping,
     MakeReader,
     Placed,
-    Reader,
+    VendorReader,
     between,
     chosen_tool,
     joined_object,
@@ -81,7 +81,7 @@ _COUNTS: Final = (
 )
 
 
-class GeminiStream(Reader):
+class GeminiStream(VendorReader):
     provider = NAME
 
     def __init__(self, **given: Any) -> None:

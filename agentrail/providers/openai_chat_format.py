@@ -29,7 +29,7 @@ from agentrail.providers.wire_format import (
     Grouping,
     MakeReader,
     Placed,
-    Reader,
+    VendorReader,
     between,
     chosen_tool,
     joined_object,
@@ -155,7 +155,7 @@ class _Slot:
         self.arguments = JsonEnd()
 
 
-class ChatStream(Reader):
+class ChatStream(VendorReader):
     provider = "openai-chat"
 
     def __init__(self, **given: Any) -> None:

@@ -33,7 +33,7 @@ from agentrail.providers.wire_format import (
     Grouping,
     MakeReader,
     Placed,
-    Reader,
+    VendorReader,
     between,
     chosen_tool,
     joined_object,
@@ -74,7 +74,7 @@ _PART_DONE: Final[Mapping[str, str]] = MappingProxyType(
 _ITEM_PARTS: Final[Mapping[str, str]] = MappingProxyType({"output_text": "text", "refusal": "refusal"})
 
 
-class ResponsesStream(Reader):
+class ResponsesStream(VendorReader):
     provider = "openai"
 
     def __init__(self, **given: Any) -> None:

@@ -34,35 +34,37 @@ from agentrail.providers.options import ProviderOptions
 from agentrail.providers.response_builder import ResponseBuilder
 
 
-class Reader:
+class Reader(Protocol):
     """Decodes one response: fed with each event, closed at the end.
 
     Attributes:
-        provider: Provider of its thinking and opaque blocks.
         draft: The response so far.
         ignored_events: Number of events that came after the end or were not understood.
     """
 
+    draft: ResponseBuilder
+    ignored_events: int
+
+    def feed(self, data: str) -> list[Chunk]:
+        """Decode the data of one event. Nothing follows the terminal chunk."""
+        ...
+
+    def close(self) -> list[Chunk]:
+        """Handle the end of the stream: return nothing or a last chunk, or raise `Transport`."""
+        ...
+
+
+class VendorReader(Reader):
+    """What the readers of the built-in formats share. `provider` is that of their thinking and opaque blocks."""
+
     provider: ClassVar[str]
 
     def __init__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> None:
-        """Start a response.
-
-        Args:
-            model: The whole model string of the request.
-            attempt: Id of the request.
-            vendor: The vendor, for error messages, with the key of this request among its secrets.
-            request_bytes: Size of the request's body, to estimate usage that is not reported.
-        """
         self.draft: ResponseBuilder = ResponseBuilder(provider=self.provider, model=model, attempt=attempt)
         self.ignored_events: int = 0
         self._vendor = vendor
         self._request_bytes = request_bytes
         self._is_finished = False
-
-    def feed(self, data: str) -> list[Chunk]:
-        """Decode the data of one event. Nothing follows the terminal chunk."""
-        raise NotImplementedError
 
     def ignore(self) -> list[Chunk]:
         """Count an event that gives nothing."""
@@ -70,7 +72,6 @@ class Reader:
         return []
 
     def close(self) -> list[Chunk]:
-        """Handle the end of the stream: return nothing or a last chunk, or raise `Transport`."""
         if not self._is_finished:
             raise cut_short(self._vendor)
         return []
@@ -80,7 +81,14 @@ class MakeReader(Protocol):
     """Creates the reader of a response. A reader class satisfies it."""
 
     def __call__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> Reader:
-        """Start a response. See `Reader`."""
+        """Start a response.
+
+        Args:
+            model: The whole model string of the request.
+            attempt: Id of the request.
+            vendor: The vendor, for error messages, with the key of this request among its secrets.
+            request_bytes: Size of the request's body, to estimate usage that is not reported.
+        """
         ...
 
 
