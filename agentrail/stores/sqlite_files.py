@@ -166,7 +166,7 @@ def make_private_file(path: Path) -> None:
 
 
 def replace_with_private_file(path: Path) -> None:
-    """Create such a file in place of what has its name, such as a link that somebody left there."""
+    """Create such a file in place of what has its name, such as a link."""
     path.unlink(missing_ok=True)
     make_private_file(path)
 
