@@ -12,7 +12,7 @@ from agentrail.errors import ProcessRefused
 from agentrail.gateway.sandboxes.lease_directories import open_local_workspace
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.sandboxes.remote.client import RemoteSandbox
-from agentrail.sandboxes.remote.connection import SandboxReply
+from agentrail.sandboxes.remote.connection import Connection, SandboxReply
 from agentrail.testing.check_sandbox import check_sandbox
 from agentrail.testing.orphans import no_orphans
 from tests.sandboxes.remote.rig import OTHER_TOKEN, serving
@@ -160,16 +160,16 @@ async def test_a_process_of_nobody_is_not_opened():
 
 
 @pytest.mark.parametrize("number", [10**400, 2**53, -1])
-async def test_a_count_that_cannot_be_is_no_answer_of_a_server(number):
+async def test_a_count_that_cannot_be_is_no_answer_of_a_server(monkeypatch, number):
     """The tool that shows it would fail, and blame itself."""
     answer = {"facts": {}, "result": {"output": "x", "exit_code": 0, "duration_ms": number}}
 
-    async def say(_method, path, **_options):  # noqa: RUF029 - in place of a connection
+    async def say(_connection, _method, path, **_options):  # noqa: RUF029 - in place of a connection
         told = answer if path.endswith("/execute") else {**answer, "result": None}
         return SandboxReply(content_type="application/json", body=json.dumps(told).encode())
 
     sandbox = RemoteSandbox("http://127.0.0.1:1", token=OTHER_TOKEN)
-    sandbox._connection.send = say  # noqa: SLF001 - no server of ours lies
+    monkeypatch.setattr(Connection, "send", say)  # no server of ours lies
     found = await sandbox.execute("ls", ExecuteOptions())
     await sandbox.aclose()
     assert found.error is not None
