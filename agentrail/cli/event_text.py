@@ -257,9 +257,8 @@ def json_line(event: Event) -> Pieces:
     from agentrail.core.wire.codec import encode_event
 
     text = encode_event(event).decode()
-    if (
-        not text.isprintable()
-    ):  # what would move the cursor or reorder a line stands in strings, where it can be escaped
+    if not text.isprintable():
+        # What would move the cursor or reorder a line is in a string, where JSON can escape it.
         text = "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
     return (Piece("out", f"{text}\n"),)
 
