@@ -364,7 +364,11 @@ async def test_a_day_can_pass_its_budget_by_the_cycles_under_way_and_the_operato
     uses=[-1_000] * 9, sent=[(ANN, "a", 1.0), (ANN, "a", 1.0)], seconds=1.0, budgets=(0.05, 0.05), most=0.2
 )
 @example(  # the first has ended, and its cost is in no reading yet
-    uses=[-1_000, 900] * 2, sent=[(ANN, "a", 0.5), (ANN, "a", 0.5)], seconds=0.0, budgets=(0.05, 0.05), most=0.2
+    uses=[-1_000, 900] * 2,
+    sent=[(ANN, "a", 0.5), (ANN, "a", 0.5)],
+    seconds=0.0,
+    budgets=(0.05, 0.05),
+    most=0.2,
 )
 @settings(max_examples=25, deadline=None)
 @given(
