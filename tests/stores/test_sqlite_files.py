@@ -288,6 +288,22 @@ def test_a_store_takes_no_file_of_others_for_its_lock(path, tmp_path, request, h
         assert lock.read_bytes() == held
 
 
+@pytest.mark.parametrize("target", ["nothing", "an empty file", "the lock of another store"])
+def test_a_lock_is_never_taken_through_a_link(path, tmp_path, target):
+    """Even where what it leads to could be a lock: it would be made, or made private, in a directory of somebody else."""
+    lock, others = lock_path(path), tmp_path / "others.lock"
+    if target == "an empty file":
+        others.touch(0o644)
+    elif target == "the lock of another store":
+        SqliteStore(tmp_path / "others.db").close()
+    before = others.read_bytes() if others.exists() else None
+    lock.symlink_to(others)
+    with pytest.raises(StoreUnavailable, match=rf"a link has the name of its lock \({lock.name}\)"):
+        SqliteStore(path)
+    assert (others.read_bytes() if others.exists() else None) == before
+    assert not path.exists()
+
+
 @pytest.mark.parametrize("left", [b"", b"{", b'{"pid":4', b"\0" * 40])
 def test_a_lock_of_which_only_a_part_was_written_is_taken(path, left):
     """As a killed process or a machine without power leaves it."""
