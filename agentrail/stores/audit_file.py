@@ -18,6 +18,9 @@ from agentrail.stores.sqlite_files import close_locked, sync_directory
 _FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OTHERS_WRITE: Final = 0o022
 
+MAX_READ_BYTES: Final = 64 * 1024 * 1024
+"""How much of its end is read at the start. It has the decisions of the last seconds, which may come again, many times over."""
+
 
 def path_of_audit(name: object, store: object) -> Path:
     """Return the file that the name of an audit log means. For `store`, it is next to the file of the store."""
@@ -38,7 +41,7 @@ class AuditFile:
     _before: int | None = None  # size before a failed write
 
     def read(self) -> Iterator[bytes]:
-        """Open or create the file, become its only writer, and yield its lines. One that was cut off is removed."""
+        """Open or create the file, become its only writer, and yield its last lines. One that was cut off is removed."""
         self.close()
         keep_private(self.path)
         try:
@@ -55,8 +58,10 @@ class AuditFile:
             raise OptionError(
                 [f"the audit log {self.path} must be a file that only its owner, you, can write"]
             )
-        whole = 0
         with open(self._file, "rb", closefd=False) as file:
+            whole = file.seek(max(found.st_size - MAX_READ_BYTES, 0))
+            if whole:  # in the middle of a line
+                whole += len(file.readline())
             for line in file:
                 if line.endswith(b"\n"):  # otherwise its events were not taken, and come again
                     whole += len(line)

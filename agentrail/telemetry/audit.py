@@ -6,6 +6,7 @@ A line contains no prompt, argument, result or reason. docs/how-to/keep-an-audit
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import inf
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -73,6 +74,9 @@ _DECISIONS: Final[Mapping[type, tuple[str, str, str]]] = {
     events.UserResponded: ("question", "answered", "user"),
     events.UserDeclined: ("question", "declined", "user"),
 }
+MAX_SESSIONS: Final = 50_000
+"""Number of sessions whose last line a writer remembers, so that an event that comes again gets no second line."""
+
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:/@+-]{1,128}")
 _ENDING: Final = re.compile(rb'(\{.*),"hash":"([0-9a-f]{64})"\}\n', re.DOTALL)
 
@@ -136,11 +140,12 @@ def _name(name: str | None) -> str | None:
 
 @define
 class AuditTail:
-    """The end of a log: number and hash of its last line, and the last line of each session."""
+    """The end of a log: number and hash of its last line, and the last line of each session, or of the `most` last ones."""
 
     n: int = 0
     hash: str = "0" * 64
     last: dict[tuple[str, str], AuditLine] = field(factory=dict)
+    most: float = inf
 
     def has(self, scope: str, session: str, event: int, at_ms: int) -> bool:
         """Whether a decision has a line. A later event with a lower number is of a new session with an old id."""
@@ -151,9 +156,11 @@ class AuditTail:
         return hashlib.sha256(self.hash.encode() + text).hexdigest()
 
     def move(self, line: AuditLine, hashed: str) -> None:
-        self.n, self.hash, before = line.n, hashed, self.last.get((line.scope, line.session), line)
+        self.n, self.hash, before = line.n, hashed, self.last.pop((line.scope, line.session), line)
         at_ms = max(before.at_ms, line.at_ms)  # the clock may have gone back
         self.last[line.scope, line.session] = replace(line, at_ms=at_ms)
+        if len(self.last) > self.most:
+            del self.last[next(iter(self.last))]
 
     def seal(self, line: AuditLine) -> bytes:
         """Return a line with the next number and its hash."""
@@ -216,7 +223,7 @@ class AuditLog:
         self._tail: AuditTail | None = None
 
     def open(self) -> AuditTail:
-        tail = AuditTail()
+        tail = AuditTail(most=MAX_SESSIONS)
         for known in map(read_audit_line, self._read()):
             if known is not None:  # otherwise `audit verify` reports it
                 tail.move(*known[:2])
@@ -260,6 +267,8 @@ class AuditLog:
                 nodes, seq = ((), 0) if is_new else self._nodes[place]
                 read = self._look(origin.scope, SessionId(origin.session_id), seq)
                 self._nodes[place] = (*nodes, *nodes_in(read)), read[-1].seq if read else seq
+                if len(self._nodes) > MAX_SESSIONS:
+                    del self._nodes[next(iter(self._nodes))]
             lines.append(tail.seal(line_of(origin, event, self._nodes[place][0], last)))
         if lines:
             self._append(b"".join(lines))

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
+from itertools import islice
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import trio
@@ -28,6 +29,9 @@ QUEUE_EVENTS: Final = 10_000
 
 BATCH_EVENTS: Final = 1_000
 GATHER_SECONDS: Final = 0.25
+MAX_PLACES: Final = 50_000
+"""Sessions without unread events whose places stay in memory. That of another one is found in the store again."""
+
 CURSOR_SECONDS: Final = 5.0
 CLOSE_SECONDS: Final = 5.0
 FIRST_RETRY_SECONDS: Final = 1.0
@@ -189,16 +193,17 @@ class _Line:
     def hear(self, origin: SessionOrigin, events: Sequence[HeardEvent]) -> None:
         """Queue the next events of a session."""
         key, first = (origin.scope, origin.session_id), _number_of(events[0])
-        place = self._places.get(key)
+        place = self._places.pop(key, None)
         # Another node wrote in between.
         is_torn = place is not None and self._is_shared and first > place.seen + 1
         if place is None or first == 1 or is_torn:  # the id of an ended session may be used again
             is_known = first == 1 or not self._has_cursors
-            place = self._places[key] = _Place(origin, first - 1, 0, is_known)
+            place = _Place(origin, first - 1, 0, is_known)
             if not is_known:
                 self._behind[key] = None
             elif first == 1:
                 self._moved[key] = place  # the stored cursor may be that of an earlier session with its id
+        self._places[key] = place  # the last used at the end
         place.origin, place.seen = origin, _number_of(events[-1])
         if key not in self._behind:
             room = QUEUE_EVENTS - len(self._queue)
@@ -326,6 +331,14 @@ class _Line:
             for key, place in moved.items():
                 if place.has_ended and self._places.get(key) is place:
                     del self._places[key]
+            settled = (key for key, place in self._places.items() if self._is_settled(key, place))
+            for key in [*islice(settled, max(len(self._places) - MAX_PLACES, 0))]:
+                del self._places[key]
+
+    def _is_settled(self, key: _Key, place: _Place) -> bool:
+        """Whether all of a session was taken for good, which its stored cursor says."""
+        is_open = key in self._behind or key in self._moved or place.taken < place.seen
+        return not is_open and self._consumer.first_needed(*key) is None
 
     def _row_of(self, key: _Key, place: _Place) -> OwedRow:
         needed = self._consumer.first_needed(*key)

@@ -18,7 +18,9 @@ from agentrail.core.journal.record import Draft, OpenedBody, Tail, encode_body, 
 from agentrail.errors import OptionError, StoreUnavailable
 from agentrail.events import Approval, Envelope
 from agentrail.messages import Text, ToolResult
+from agentrail.stores import audit_file
 from agentrail.stores.audit_file import AuditFile, path_of_audit
+from agentrail.telemetry import audit
 from agentrail.telemetry.audit import (
     AuditLine,
     AuditLog,
@@ -260,6 +262,46 @@ async def test_a_session_that_has_ended_takes_no_memory_and_gets_no_second_line(
     await AuditLog(file.read, file.append, lambda *_: ()).take(ended)
     assert names_in(file.path) == [1, 2]
     file.close()
+
+
+def of_sessions(*numbers, seq=1):
+    return [at(seq, events.AgentStart(ref="p"), session=f"s{number}") for number in numbers]
+
+
+async def test_sessions_that_sleep_take_no_memory_without_end(tmp_path, monkeypatch):
+    """And neither do those of a long log at the start. The last ones get no second line."""
+    monkeypatch.setattr(audit, "MAX_SESSIONS", 3)
+    file = AuditFile(tmp_path / "audit.jsonl")
+    log = AuditLog(file.read, file.append, lambda *_: ())
+    await log.take(of_sessions(*range(8)))
+    await log.take(of_sessions(5, seq=2))
+    assert [session for _, session in log._tail.last] == ["s6", "s7", "s5"]  # noqa: SLF001 - what it holds
+    assert len(log._nodes) == 3  # noqa: SLF001 - same
+    again = AuditLog(file.read, file.append, lambda *_: ())
+    assert [session for _, session in again.open().last] == ["s6", "s7", "s5"]
+    await again.take([*of_sessions(5, 6), *of_sessions(5, seq=2), *of_sessions(0, seq=2)])
+    assert names_in(file.path) == [*[1] * 8, 2, 2]
+    assert faults(file.path.read_bytes().splitlines(keepends=True)) == []
+    file.close()
+
+
+@pytest.mark.parametrize("cut", [0, 1, 100])
+async def test_only_the_end_of_a_long_log_is_read_at_the_start(tmp_path, monkeypatch, cut):
+    """Its last line decides what the next one is chained to. A line that was cut off is removed here too."""
+    path = tmp_path / "audit.jsonl"
+    file = AuditFile(path)
+    await AuditLog(file.read, file.append, lambda *_: ()).take(of_sessions(*range(20)))
+    file.close()
+    raw = path.read_bytes().splitlines(keepends=True)
+    monkeypatch.setattr(audit_file, "MAX_READ_BYTES", sum(map(len, raw[-3:])) + cut)
+    path.write_bytes(b"".join(raw) + raw[0][:50] * (cut > 0))
+    file = AuditFile(path)
+    log = AuditLog(file.read, file.append, lambda *_: ())
+    assert 2 <= len(log.open().last) <= 3
+    await log.take([*of_sessions(19), *of_sessions(20)])
+    file.close()
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert (len(lines), faults(lines)) == (21, [])
 
 
 async def test_each_wake_of_a_session_reads_the_records_since_the_last_one(tmp_path):

@@ -218,6 +218,43 @@ async def test_a_session_that_is_resumed_elsewhere_is_read_from_its_cursor_and_a
         assert others.numbers("old")[0] > 5
 
 
+@pytest.mark.parametrize("has_cursors", [True, False])
+async def test_quiet_sessions_take_no_memory_without_end_and_miss_nothing_later(monkeypatch, has_cursors):
+    """A session that continues is found in the store again. One whose events are needed again stays."""
+    monkeypatch.setattr(module, "MAX_PLACES", 3)
+    notes = Noting(has_cursors=has_cursors)
+    reader = TelemetryReader([notes])
+    (line,) = reader._lines  # noqa: SLF001 - what it holds
+    opened = open_nameless(lambda _name, _root: NoSandbox(), store=lasting(), reader=reader)
+    async with no_orphans(), opened as supervisor:
+        sessions = [
+            await supervisor.start_session(model=saying(*"abcd"), session_id=f"s-{number}")
+            for number in range(8)
+        ]
+        for _ in range(3):
+            for session in sessions:
+                await session.ask("Hi")
+            await trio.sleep(6)
+            assert len(line._places) == 3  # noqa: SLF001 - same
+        oldest = next(iter(line._places))  # noqa: SLF001 - same
+        await supervisor.session(oldest[1]).ask("Hi")  # the last used goes last
+        await trio.sleep(6)
+        assert [*line._places][-1] == oldest  # noqa: SLF001 - same
+        notes.needs = 1
+        for session in sessions:
+            if session.session_id != oldest[1]:
+                await session.ask("Hi")
+        await trio.sleep(6)
+        assert len(line._places) == 8  # noqa: SLF001 - same
+        for session in sessions:
+            numbers = notes.numbers(session.session_id)
+            assert numbers == list(range(1, len(numbers) + 1))
+            ends = [one for _, one in notes.taken if isinstance(one, AgentEnd)]
+            assert [one.meta.session_id for one in ends].count(session.session_id) == 4
+        counts = supervisor.statistics().consumers[0]
+        assert (counts.behind, counts.dropped, counts.failures) == (0, 0, 0)
+
+
 @pytest.mark.parametrize("has_store", [True, False])
 async def test_an_id_that_is_used_again_begins_again(has_store):
     """The next session of this id is read from its first event, at once and later."""
