@@ -31,6 +31,7 @@ class EventReader(Protocol):
     def open(self, source: Any, /) -> None: ...
     def hear(self, origin: SessionOrigin, event: Event, /) -> None: ...
     def statistics(self) -> tuple[ConsumerStatistics, ...]: ...
+    async def settle(self, scope: str, root: str, /) -> None: ...
     async def run(self) -> None: ...
     async def aclose(self) -> None: ...
 
@@ -100,6 +101,11 @@ class FanIn:
         self._asleep[_key_of(session)] = SleepingPlace(
             group_id=session.group_id, scope=session.scope, last_seq=bus.last_seq
         )
+
+    async def settle(self, scope: str, root: str) -> None:
+        """Wait until readers have what only the journals of a tree still have, which end next. For five seconds at most."""
+        if self.reader is not None:
+            await self.reader.settle(scope, root)
 
     def forget_sleeping(self, key: str) -> None:
         """Forget a hibernated session that will not wake again. No error if it is unknown."""

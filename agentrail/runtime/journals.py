@@ -725,6 +725,7 @@ class Journals:
             wanted = SessionId(session_id)
             remove = partial(keeping.store.delete, scope, wanted)
             is_purge = purge and keeping.heartbeat is None  # nodes overwrite nothing
+            await self._shared.fan_in.settle(scope, session_id)
             async with self.clearing_notes(scope, wanted):
                 deleted = await (
                     keeping.overwriter.purge(remove) if is_purge else keeping.remove(scope, wanted, remove)

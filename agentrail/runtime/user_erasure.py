@@ -134,6 +134,7 @@ class UserErasure:
                 why = error
             async with self._shared.beginnings.reserve(key):
                 if self._known(key) is None:
+                    await self._shared.fan_in.settle(scope, root)
                     erase = partial(keeping.store.erase, scope, root, USER_FORGOTTEN)
                     erased = await keeping.remove(scope, root, erase)
                     self._shared.ended.drop_tree(scope, root)

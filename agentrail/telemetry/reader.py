@@ -16,7 +16,7 @@ from agentrail.abc.event_reader import ConsumerStatistics, SessionOrigin
 from agentrail.abc.living_nodes import LOOK_AT_NODES_SECONDS, Departures
 from agentrail.abc.store import Filters, OwedRow, OwedStore, StoredSession, decoded_rows, owed_rows
 from agentrail.errors import StoreUnavailable
-from agentrail.events import Event, SessionEnd
+from agentrail.events import Event, SessionEnd, SessionStart
 from agentrail.frozen import EMPTY
 from agentrail.logs import Logger
 from agentrail.otp.crash_text import describe_bug
@@ -144,6 +144,12 @@ class TelemetryReader:
         self._share()
         return tuple(line.statistics() for line in self._lines)
 
+    async def settle(self, scope: str, root: str) -> None:
+        self._share()
+        with trio.move_on_after(CLOSE_SECONDS):
+            for line in self._lines:
+                await line.settle(scope, root)
+
     async def run(self) -> None:
         with self._scope:
             async with trio.open_nursery() as nursery:
@@ -176,6 +182,7 @@ class _Line:
         self._dropped = self._failures = self._taking = self._since_ms = 0
         self._logged_at = float("-inf")
         self._work, self._closing = trio.Event(), trio.Event()
+        self._caught_up = trio.lowlevel.ParkingLot()
 
     def open(self, source: Any) -> None:
         self._source = source
@@ -196,12 +203,14 @@ class _Line:
         place = self._places.pop(key, None)
         # Another node wrote in between.
         is_torn = place is not None and self._is_shared and first > place.seen + 1
-        if place is None or first == 1 or is_torn:  # the id of an ended session may be used again
-            is_known = first == 1 or not self._has_cursors
+        # A fork continues the numbers of its parent. The id of an ended session may be used again.
+        is_new = isinstance(events[0][1], SessionStart)
+        if place is None or is_new or is_torn:
+            is_known = is_new or not self._has_cursors
             place = _Place(origin, first - 1, 0, is_known)
             if not is_known:
                 self._behind[key] = None
-            elif first == 1:
+            elif is_new:
                 self._moved[key] = place  # the stored cursor may be that of an earlier session with its id
         self._places[key] = place  # the last used at the end
         place.origin, place.seen = origin, _number_of(events[-1])
@@ -212,6 +221,11 @@ class _Line:
                 self._behind[key] = None
             else:
                 self._dropped += max(len(events) - room, 0)
+
+    async def settle(self, scope: str, root: str) -> None:
+        """Wait until no event of a session and its children is in their journals alone."""
+        while any(key[0] == scope and f"{key[1]}.".startswith(f"{root}.") for key in self._behind):
+            await self._caught_up.park()
 
     def statistics(self) -> ConsumerStatistics:
         unread = sum(self._places[key].seen - self._places[key].taken for key in self._behind)
@@ -290,6 +304,7 @@ class _Line:
         self._share()  # the page may have these events too
         if place.taken >= place.seen and place is self._places[key]:
             del self._behind[key]
+            self._caught_up.unpark_all()
 
     async def _next_page(self, key: _Key, place: _Place) -> tuple[SessionOrigin, Any]:
         if not place.is_known:

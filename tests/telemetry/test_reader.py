@@ -363,6 +363,61 @@ async def test_a_deleted_session_is_given_up_and_its_row_goes(monkeypatch):
         assert not store.owed("telemetry_notes")
 
 
+async def test_a_fork_that_is_deleted_at_once_was_heard_from_its_first_event_on():
+    """It continues the numbers of its parent, and no other process had it before."""
+    notes = Noting()
+    async with open_read(notes, store=lasting()) as supervisor:
+        session = await supervisor.start_session(model=saying("a", "b"), session_id="s-1")
+        await session.ask("Hi")
+        fork = await session.fork(session_id="f-1")
+        await fork.ask("And here")
+        await supervisor.stop_session("f-1")
+        assert await supervisor.delete_session("f-1") > 0
+        await trio.sleep(1)
+        assert isinstance(notes.last("f-1"), SessionEnd)
+        numbers = notes.numbers("f-1")
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        assert numbers[0] > notes.numbers()[-1] - 1
+        assert supervisor.statistics().consumers[0].dropped == 0
+
+
+@pytest.mark.parametrize("way", ["delete", "purge", "forget the user"])
+async def test_what_only_a_journal_has_is_taken_before_that_is_deleted(way):
+    """A session of an earlier process is resumed, decides something and is deleted, all within a moment."""
+    store, notes = lasting(), Noting()
+    async with open_read(store=store) as supervisor:
+        await ask(supervisor, user_data={"user_id": "ada"})
+        await supervisor.rest("s-1")
+    async with open_read(notes, store=store) as supervisor:
+        await trio.sleep(1)
+        session = await supervisor.resume_session("s-1", model=saying("c"))
+        await session.ask("And here")
+        if way == "forget the user":
+            assert (await supervisor.forget_user("ada")).sessions == 1
+        else:
+            await supervisor.stop_session("s-1")
+            await supervisor.delete_session("s-1", purge=way == "purge")
+        assert isinstance(notes.last(), SessionEnd)
+        numbers = notes.numbers()
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        assert len(numbers) > 5
+
+
+async def test_a_consumer_that_hangs_delays_no_deletion_for_long(monkeypatch):
+    """For five seconds, if only the journal has what it waits for."""
+    monkeypatch.setattr(module, "QUEUE_EVENTS", 1)
+    notes = Noting(is_open=False)
+    async with open_read(notes, store=lasting()) as supervisor:
+        await ask(supervisor)
+        await trio.sleep(1)
+        await ask(supervisor, session_id="s-10")
+        for session_id in ("s-1", "s-10"):
+            await supervisor.stop_session(session_id)
+        began = trio.current_time()
+        await supervisor.delete_session("s-10")
+        assert 5 <= trio.current_time() - began < 6
+
+
 @pytest.mark.operation("O-021")
 async def test_a_living_node_takes_the_events_that_a_dead_one_left():
     """Of sessions that nobody wakes, each once; while its node lives, no other takes them."""
