@@ -980,6 +980,21 @@ def test_a_session_that_ends_while_the_store_is_silent_publishes_no_more(silent_
     assert bool(judged(Liveness, log.lines)) is is_found
 
 
+@pytest.mark.parametrize(("silent_seconds", "is_found"), [(4.9, True), (5.1, False)])
+def test_nor_what_the_store_takes_only_after_that_end(silent_seconds, is_found):
+    """Seen in `tree`: a parent was aborted in an outage, and the store took the steps of its child a moment after its end."""
+    log = a_whole_cycle()
+    log.step(prompt("p2"))
+    log.step(completed("r4", m.Text(text="hello")))
+    log.at += silent_seconds
+    log.line("note", Closed("its parent's call has ended"))
+    log.append()
+    log.calm()
+    said = judged(Liveness, log.lines)
+    assert bool(said) is is_found
+    assert all("not published" in one for one in said)
+
+
 @pytest.mark.parametrize("how", ["killed", "released"])
 def test_work_without_an_owner_is_found(how):
     """Its node ended, or gave the session back, and nobody took it."""

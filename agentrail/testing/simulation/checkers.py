@@ -529,7 +529,8 @@ class Liveness(Checker):
         """A session that ends while the store is silent publishes no more: its readers find the rest in the store."""
         what, place = ("not published:", session), f" at {line.place}"
         waiting = [key for key in self._due if key[:2] == what and key[2].endswith(place)]
-        if any(line.at - self._due[key] > STORE_PATIENCE_SECONDS for key in waiting):
+        since = min([self.eye.waits_since(session, line.place), *[self._due[key] for key in waiting]])
+        if line.at - since > STORE_PATIENCE_SECONDS:
             self._silent.add((session, line.place))
             for key in waiting:
                 del self._due[key]

@@ -80,10 +80,10 @@ class GodsEye:
         self._places: dict[str, str] = {}
         self._nodes: dict[str, str] = {}  # the newest at each place that lives
         self._seen: dict[str, float] = {}  # the last heartbeat of each node that was not reported gone
-        self._waiting: dict[LineKey, list[tuple[int, SessionStep]]] = {}
+        self._waiting: dict[LineKey, list[tuple[int, SessionStep, float]]] = {}
         self._void: dict[LineKey, list[SessionStep]] = {}
         # Of ended processes, by session: a call that failed may have stored their records nevertheless.
-        self._unsure: dict[str, list[tuple[int, SessionStep]]] = {}
+        self._unsure: dict[str, list[tuple[int, SessionStep, float]]] = {}
 
     def look(self, line: LogLine) -> None:
         self.line, self.now = line, line.at
@@ -139,7 +139,12 @@ class GodsEye:
     def waits(self, session: str, place: str, effect: object) -> bool:
         """Whether an effect belongs to a step that is not durable yet."""
         waiting = self._waiting.get((session, place), ())
-        return any(one is effect for _, step in waiting for one in step.effects)
+        return any(one is effect for _, step, _ in waiting for one in step.effects)
+
+    def waits_since(self, session: str, place: str) -> float:
+        """Return when the oldest step was made that is not durable yet. Infinity for none."""
+        waiting = self._waiting.get((session, place))
+        return waiting[0][2] if waiting else inf
 
     def is_void(self, session: str, place: str, effect: object) -> bool:
         """Whether an effect belongs to a step that never became durable, because another node took the session."""
@@ -152,7 +157,7 @@ class GodsEye:
             if step.record or self._void.get(key):  # a query tells what was durable before the take
                 self._void.setdefault(key, []).append(step)
         elif journal is None or step.record > journal.seq or waiting:
-            waiting.append((step.record or (waiting[-1][0] if waiting else 0), step))
+            waiting.append((step.record or (waiting[-1][0] if waiting else 0), step, self.now))
         else:
             self.steps.append((session, step))
 
@@ -272,10 +277,10 @@ class GodsEye:
             durable = one.tail.seq - 1 if one.tail.epoch == journal.epoch + 1 else journal.seq
             own = (one.session, journal.place)
             known = [*self._unsure.pop(one.session, ()), *self._waiting.get(own, ())]
-            self.steps += [(one.session, step) for seq, step in known if seq <= durable]
+            self.steps += [(one.session, step) for seq, step, _ in known if seq <= durable]
             for key in [key for key in self._waiting if key[0] == one.session]:
                 waiting = self._waiting.pop(key)
-                void = [step for seq, step in waiting if key != own or seq > durable]
+                void = [step for seq, step, _ in waiting if key != own or seq > durable]
                 self._void.setdefault(key, []).extend(void)
             self._void.pop((one.session, place), None)  # of the time before: the taker reads the stored state
             journal.epoch, journal.node, journal.seq = one.tail.epoch, node, one.tail.seq
