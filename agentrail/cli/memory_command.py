@@ -186,7 +186,8 @@ def search_memories(  # noqa: PLR0913 - one for each flag
     help="""Permanently forget the named memories of a user; or with --all the user, with the content of their sessions.
 
     Rows and words are removed, journal records are erased, and the freed space is overwritten. Sessions of a user who is forgotten
-    cannot be read or resumed any more. Exports, backups, files in workspaces and providers are not reached.
+    cannot be read or resumed any more. Exports, backups, files in workspaces, logs, telemetry
+    and providers are not reached.
     Exit codes: 0 forgotten, 1 something is left or not yet overwritten, 2 wrong usage, or there is no such memory.""",
 )
 @store_command

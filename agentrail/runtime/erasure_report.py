@@ -26,7 +26,7 @@ NOT_REACHED: Final[tuple[str, ...]] = (
     "exports",
     "backups, and copies of a store from before a repair or a migration",
     "files in workspaces",
-    "logs",
+    "logs, the audit log and backends of telemetry",
     "model providers",
 )
 """Places outside our stores that may contain user data."""

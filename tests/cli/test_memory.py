@@ -132,6 +132,7 @@ def test_one_is_forgotten_or_all(place, capfd):
         "1 memories forgotten.\nWorking notes of 1 sessions removed.\n0 sessions erased: 0 records, 0 snapshots, 0 large values.\n"
     )
     assert err.startswith("agentrail: not erased: exports, backups")
+    assert "the audit log and backends of telemetry" in err
     assert left(place) == []
     assert left(MemoryPlace(memories=place.memories)) == ["m1"]
     assert not place.data_dir.exists(), "a store was made to find that there is none"
