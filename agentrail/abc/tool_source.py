@@ -124,6 +124,14 @@ class ToolSource(Protocol):
         """Let its principal log in at pages below this address. Called once, before it is started."""
         ...
 
+    def forget_login(self) -> None:
+        """Delete the stored login of its principal, if there is one. Blocks. It is not running then.
+
+        Raises:
+            OSError: It could not be deleted.
+        """
+        ...
+
     def join(self, listener: ToolListener) -> Callable[[], None]:
         """Add a session, which gets the present tools at once. Returns a function that removes it."""
         ...

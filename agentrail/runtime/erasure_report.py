@@ -26,6 +26,7 @@ NOT_REACHED: Final[tuple[str, ...]] = (
     "exports",
     "backups, and copies of a store from before a repair or a migration",
     "files in workspaces",
+    "logins to MCP servers at other processes",
     "logs, the audit log and backends of telemetry",
     "model providers",
 )
@@ -50,7 +51,7 @@ class ForgottenUser(Erasure, frozen=True, kw_only=True, gc=False):
         records: Number of records replaced by `erased`.
         blobs: Number of large values deleted.
         trees: The erased session trees, each by scope and root.
-        left: Remaining sessions and the reason, a sentence each. Empty if everything was erased.
+        left: Remaining sessions and logins with the reason, a sentence each. Empty if everything was erased.
         is_overwritten: Whether the erased data is overwritten in all files. False if a reader is using them now: repeat
             the call. Always false with a database, see `not_reached`.
         not_reached: Places that may contain more data of the user and must be searched separately.

@@ -208,15 +208,16 @@ class SessionSupervisor(Unique):
         )
         if keeping is not None and keeping.heartbeat is not None:
             keeping.heartbeat.sessions = lambda: [entry.cell for entry in self._shared.entries.values()]
+        self.sources: ToolSources = ToolSources(shared.make_source, shared.servers, root.start_child, nursery)
         self._moves = Moves(self._shared, known=self._known, left_to_others=self._hibernation.left_to_others)
         self._erasure = UserErasure(
             self._shared,
             known=self._known,
             sessions=self.sessions,
             stop=self._stop_forgotten,
+            forget_logins=self.sources.forget_logins,
         )
         self._health = Health(self._shared)
-        self.sources: ToolSources = ToolSources(shared.make_source, shared.servers, root.start_child, nursery)
         # One bound method each, rather than one per session.
         self._find, self._life = self._find_cell, self._live_on
         self._alarm: Alarm = Alarm()

@@ -11,6 +11,7 @@ from weakref import WeakSet
 import trio
 from attrs import define, field
 
+from agentrail import outside
 from agentrail.abc import MakeToolSource, Tool, ToolListener, ToolServer, ToolSource, UserLogin
 from agentrail.actors.actor_handle import ActorHandle
 from agentrail.actors.actor_types import worker
@@ -102,6 +103,12 @@ class RunningSource:
             leave()
 
         return end
+
+    async def stop(self) -> None:
+        """End it, if it runs."""
+        if self.handle is not None:
+            with suppress(ActorDown):
+                await self.handle.stop()
 
     async def run(self) -> None:
         """Start it, and wait for the end of its subtree. Tells it if that gave up."""
@@ -232,10 +239,22 @@ class ToolSources:
         running = self._personal[key]
         while running.users or trio.current_time() < running.left_at + KEEP_UNUSED_SECONDS:  # noqa: ASYNC110 - seldom, and an event per session costs more
             await trio.sleep(KEEP_UNUSED_SECONDS)
-        del self._personal[key]
-        if running.handle is not None:
-            with suppress(ActorDown):
-                await running.handle.stop()
+        if self._personal.get(key) is running:  # otherwise its login was forgotten
+            del self._personal[key]
+        await running.stop()
+
+    async def forget_logins(self, owner: str) -> list[str]:
+        """End the sources of a principal whose sessions have ended, and delete its logins. Return what could not be deleted."""
+        left: list[str] = []
+        for name, server in self._servers.items():
+            running = self._personal.pop((name, owner), None)
+            if running is not None:  # it would renew its login
+                await running.stop()
+            try:
+                await outside.offload(self.make(server, owner).forget_login)
+            except OSError as error:
+                left.append(f"login to MCP server {name!r}: {error.strerror}")
+        return left
 
     def chosen(self, servers: Servers) -> tuple[RunningSource, ...]:
         """Return the supervisor's sources of these names.

@@ -13,6 +13,7 @@ from agentrail.abc import Memories
 from agentrail.abc.recall import MemoryOwner
 from agentrail.abc.store import Erasure
 from agentrail.core.journal.erasure import USER_FORGOTTEN
+from agentrail.core.journal.session_owner import session_owner_key
 from agentrail.errors import AgentrailError, OptionError, SessionDown, SessionNotFound, StillNeeded
 from agentrail.messages import SessionId
 from agentrail.runtime.arguments import fault_of, refuse
@@ -46,9 +47,10 @@ class UserErasure:
     _known: Callable[[str], SessionCell | None] = field(kw_only=True)
     _sessions: Callable[[], tuple[Session, ...]] = field(kw_only=True)
     _stop: Callable[[str, str], Awaitable[None]] = field(kw_only=True)
+    _forget_logins: Callable[[str], Awaitable[list[str]]] = field(kw_only=True)
 
     async def forget_user(self, user_id: str, *, tenant_id: str = "") -> ForgottenUser:
-        """Erase a user: end their sessions, erase the sessions' content, and delete the user's memories. Safe to repeat.
+        """Erase a user: end their sessions, erase the sessions' content, and delete the user's memories and logins to MCP servers. Safe to repeat.
 
         The `user_data` of a session names its user. Each record of the user's sessions, their child sessions and all
         forks is replaced by one with its kind, length and hash: a journal can still be verified but no longer read.
@@ -76,6 +78,8 @@ class UserErasure:
         owner = MemoryOwner(tenant=tenant_id, user=user_id)
         # Sessions first: their memories are deleted after their end, so that none are added later.
         told = await self._forget_sessions(owner)
+        key = session_owner_key({"tenant_id": tenant_id, "user_id": user_id})
+        told = replace(told, left=(*told.left, *await self._forget_logins(key)))
         desks = self._shared.dependencies.desks
         if desks is not None:
             notes = await desks.forget_notes(owner)

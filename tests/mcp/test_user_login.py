@@ -77,11 +77,11 @@ def owner_of(user):
 
 
 @asynccontextmanager
-async def prompted(web, user="ann"):
+async def prompted(web, user="ann", name=""):
     """Prompt a session of a user that has the tools, and yield it with its questions and results."""
-    principal = CALLERS[user]
-    await web.host.create(principal, session_id=f"of-{user}")
-    session = await web.host.session(f"of-{user}", principal)
+    principal, session_id = CALLERS[user], name or f"of-{user}"
+    await web.host.create(principal, session_id=session_id)
+    session = await web.host.session(session_id, principal)
     await web.host.supervisor.wait_for_tools(session.session_id, scope=session.scope)
     async with session.subscribe(kinds=[AskUser, ToolExecutionEnd]) as events:
         await session.prompt("go")
@@ -140,6 +140,41 @@ async def test_a_user_logs_in_while_a_cycle_waits_and_the_call_runs(tmp_path, ca
             assert guarded.asked == ["authorization_code", "refresh_token"]
             assert stat.S_IMODE(hers_file.path.stat().st_mode) == 0o600
     assert not [one for one in guarded.issued if one in caplog.text]
+
+
+async def test_a_user_who_is_forgotten_has_no_login_any_more(tmp_path, monkeypatch):
+    """Neither in memory nor in a file, and without a session too. That of another user stays. One that cannot be deleted is named."""
+    async with (
+        guarded_server() as guarded,
+        hosted(tmp_path, guarded, LOG_IN, ECHO, says("done"), LOG_IN, ECHO, says("done"), LOG_IN) as (
+            web,
+            server,
+        ),
+    ):
+        for user in ("ann", "bob"):
+            async with prompted(web, user) as (_, events):
+                browser = UserBrowser(web)
+                await browser.get(await browser.walk((await next_of(events, AskUser)).url))
+                assert (await result_of(events)).startswith("The user has logged in.")
+                assert await result_of(events) == "echoed"
+        hers, his = (login_file_of(server, tmp_path, owner_of(one)) for one in ("ann", "bob"))
+        assert hers.read() is not None
+        forgotten = await web.client.delete("/users/ann/memory", headers=by("ann"))
+        assert (forgotten.status_code, forgotten.json()["left"]) == (200, [])
+        assert hers.read() is None
+        assert his.read() is not None
+        async with prompted(web, "ann", "again") as (_, events):
+            assert "Log in at this address" in (await next_of(events, AskUser)).question
+        hers.write(his.read())
+        assert (await web.client.delete("/users/ann/memory", headers=by("ann"))).status_code == 200
+        assert hers.read() is None
+
+        def refuse(_):
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr(type(his), "delete", refuse)
+        forgotten = await web.client.delete("/users/bob/memory", headers=by("bob"))
+        assert forgotten.json()["left"] == ["login to MCP server 'g': Permission denied"]
 
 
 async def test_a_login_that_was_refused_can_be_tried_again(tmp_path):

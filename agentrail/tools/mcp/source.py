@@ -243,6 +243,11 @@ class McpSource:
         if self.server.has_login_per_principal:
             self.user_login = BrowserLogin(address, self.name, owner)
 
+    def forget_login(self) -> None:
+        """See `ToolSource`. The login of a machine is not its principal's."""
+        if self._login_file is not None and self.server.has_login_per_principal:
+            self._login_file.delete()
+
     async def wait_attached(self) -> None:
         """Wait until it is connected, and its sessions have the tools."""
         await self.wait_ready(self.server.connect_timeout)
