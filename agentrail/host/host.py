@@ -84,6 +84,7 @@ class UsersOfHost:
     async def forget(self, principal: Principal) -> ForgottenUser:
         """End a user's sessions, and erase conversations and memories. Idempotent: call again if cancelled."""
         owner, sessions = self._intake.owner_of(principal), self._parts.sessions
+        await self._parts.budgets.note_erasure(owner)
         told = await sessions.supervisor.forget_user(owner.user_id, tenant_id=owner.tenant_id)
         for scope, session_id in told.trees:
             sessions.list.forget(scope, session_id)
@@ -596,7 +597,8 @@ class Host:
         Cancellation: The session still ends. It is unknown whether the store deletes it.
         """
         owner = self._intake.owner_of(principal)
-        await self._parts.sessions.delete(owner, session_id, purge=purge)
+        counting = partial(self._parts.budgets.counting, owner, session_id)
+        await self._parts.sessions.delete(owner, session_id, purge=purge, counting=counting)
         self._parts.sessions.list.forget(owner.tenant_id, session_id)
         if purge:
             self.users.forget_session(owner, session_id)

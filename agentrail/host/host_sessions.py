@@ -1,7 +1,7 @@
 """Sessions for callers: find, create, wake and remove them, always restricted to the caller's own."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from typing import Final, Unpack
 
 from msgspec.structs import replace
@@ -337,7 +337,15 @@ class HostSessions:
                 await self.supervisor.delete_session(session.session_id, scope=session.scope)
         return True
 
-    async def delete(self, owner: SessionOwner, session_id: str, *, purge: bool) -> None:
+    async def delete(
+        self,
+        owner: SessionOwner,
+        session_id: str,
+        *,
+        purge: bool,
+        counting: Callable[[], AbstractAsyncContextManager[None]],
+    ) -> None:
+        """End a session, and with `purge` delete it in the block of its budgets."""
         find = self.facts_to_read if purge else self.facts
         for place in range(1, _TRIES + 1):
             try:
@@ -353,8 +361,9 @@ class HostSessions:
                 await self.supervisor.end_forgotten(owner.tenant_id, SessionId(session_id))
                 return
             try:
-                with suppress(SessionNotFound):
-                    await self.supervisor.delete_session(session_id, scope=owner.tenant_id, purge=True)
+                async with counting():
+                    with suppress(SessionNotFound):
+                        await self.supervisor.delete_session(session_id, scope=owner.tenant_id, purge=True)
             except StillNeeded:
                 # A reader may have woken a hibernated session in between. Then it is ended here first.
                 if place == _TRIES or not self._is_open(owner, session_id):

@@ -3,8 +3,8 @@
 import datetime
 import math
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from itertools import islice
 from types import MappingProxyType
@@ -396,6 +396,7 @@ class DayBudgets:
         self._known: OrderedDict[str, _Reading] = OrderedDict()  # oldest first
         self._reading = trio.Lock()
         self._deleted: dict[SessionOwner, SessionSpending] = {}
+        self._leaving: dict[tuple[str, str], tuple[SessionSpending, ...]] = {}
         self._deleted_since_ms = 0
         self._open: Counter[SessionOwner] = Counter()
         # Those whose cost may be missing in a reading that is in use, numbered in the order of their ends.
@@ -417,19 +418,30 @@ class DayBudgets:
         self._ends += 1
         self._ended.append((self._ends, owner))
 
-    async def spending_of(self, owner: SessionOwner, session_id: str) -> tuple[SessionSpending, ...]:
-        """Return today's spending of a session and its children, which its deletion would hide."""
-        if not self.has_budgets:
-            return ()
-        told = await self._supervisor.spendings(scope=owner.tenant_id, since_ms=_today_ms())
-        return tuple([one for one in told if one.root_id == session_id])
+    @asynccontextmanager
+    async def counting(self, owner: SessionOwner, session_id: str) -> AsyncIterator[None]:
+        """Count today's spending of a session and its children after the block has deleted it, until the end of the day or of this process."""
+        key = owner.tenant_id, session_id
+        if self.has_budgets:
+            told = await self._supervisor.spendings(
+                scope=owner.tenant_id, since_ms=_today_ms(), root=session_id
+            )
+            if told:  # otherwise an attempt that was cancelled has deleted it
+                self._leaving[key] = told
+        yield
+        self._keep(owner, self._leaving.pop(key, ()))
 
-    def keep(self, owner: SessionOwner, spent: Iterable[SessionSpending]) -> None:
-        """Count the spending of deleted sessions until the end of the day. It is lost with this process."""
+    async def note_erasure(self, owner: SessionOwner) -> None:
+        """Read today's spending of a user whose journals are erased next. The usage that was read stays known."""
+        if self.has_budgets:
+            await self._supervisor.spendings(scope=owner.tenant_id, since_ms=_today_ms())
+
+    def _keep(self, owner: SessionOwner, spent: Iterable[SessionSpending]) -> None:
         today_ms = _today_ms()
         if today_ms > self._deleted_since_ms:
             self._deleted_since_ms = today_ms
             self._deleted.clear()
+            self._leaving.clear()
         for told in spent:
             known = self._deleted.get(owner, evolve(told, spendings=()))
             self._deleted[owner] = evolve(known, spendings=join_spendings(known.spendings, told.spendings))
@@ -467,6 +479,9 @@ class DayBudgets:
             at_ms, ends = now_ms(), self._ends
             told = await self._supervisor.spendings(scope=tenant_id, since_ms=_today_ms())
             deleted = [one for owner, one in self._deleted.items() if owner.tenant_id == tenant_id]
+            there = {(tenant_id, one.root_id) for one in told}
+            for key, left in self._leaving.items():
+                deleted += left if key[0] == tenant_id and key not in there else ()
             use = use_of_day((*told, *deleted), at_ms)
             read = self._known[tenant_id] = _Reading(at=trio.current_time(), ends_before=ends, use=use)
             oldest = next(iter(self._known.values()))

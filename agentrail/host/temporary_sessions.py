@@ -191,10 +191,9 @@ class TemporarySessions:
         assert self._budgets is not None  # noqa: S101 - the host has begun
         assert self._book is not None  # noqa: S101 - same
         supervisor, scope = self._supervisor, owner.tenant_id
-        spending = await self._budgets.spending_of(owner, session_id)
-        with suppress(SessionNotFound, OptionError):  # OptionError: there is no store
-            await supervisor.delete_session(session_id, scope=scope)
-        self._budgets.keep(owner, spending)
+        async with self._budgets.counting(owner, session_id):
+            with suppress(SessionNotFound, OptionError):  # OptionError: there is no store
+                await supervisor.delete_session(session_id, scope=scope)
         self._book.forget_session(key_of_requests(owner, session_id))
         await self._forget(owner, session_id)
 

@@ -558,13 +558,14 @@ class Journals:
         await keeping.check()
 
     async def spendings(
-        self, *, scope: str | None = None, since_ms: int | None = None
+        self, *, scope: str | None = None, since_ms: int | None = None, root: str | None = None
     ) -> tuple[SessionSpending, ...]:
         """Return the usage of sessions from their journals, including ended ones. Child sessions are listed separately.
 
         Args:
             scope: Same as `sessions`.
             since_ms: Only sessions written since then, in milliseconds since 1970. None for all.
+            root: Only this session and its children. None for all.
 
         Raises:
             OptionError: Your move: there is no store, or an invalid argument.
@@ -575,6 +576,7 @@ class Journals:
         refuse(
             None if scope is None else fault_of_scope("scope", scope),
             None if since_ms is None else fault_of_whole("since_ms", since_ms, 0),
+            fault_of("root", root, str | None),
         )
         keeping = await self._store_for("spendings")
         live = {
@@ -588,7 +590,9 @@ class Journals:
             # A cancelled call may still run in its thread, so its book is left to it.
             book, self._book = self._book or SpendingBook(keeping.store), None
             book.find_code = lambda of, session: self._code_of(session, own=live.get(key_of(of, session), ()))
-            told = await keeping.fold(partial(book.look, scope, since_ms))
+            told = await keeping.fold(
+                partial(book.look, scope, since_ms, None if root is None else SessionId(root))
+            )
             self._book = book
         return told
 

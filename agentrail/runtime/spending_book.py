@@ -86,10 +86,14 @@ class SpendingBook:
     _most: int = field(init=False, default=0)
     _states: OrderedDict[tuple[str, str], tuple[Tail, SessionState]] = field(init=False, factory=OrderedDict)
 
-    def look(self, scope: str | None = None, since_ms: int | None = None) -> tuple[SessionSpending, ...]:
-        found = tuple(all_sessions(self._store, Filters(scope=scope)))
+    def look(
+        self, scope: str | None = None, since_ms: int | None = None, root: SessionId | None = None
+    ) -> tuple[SessionSpending, ...]:
+        found = tuple(all_sessions(self._store, Filters(scope=scope, root=root)))
         wanted = [one for one in found if since_ms is None or one.written_at_ms >= since_ms]
         told = tuple([self._spending_of(stored) for stored in wanted])
+        if root is not None:
+            return told
         self._drop_deleted(scope, found)
         if len(self._known) > self._most:  # perhaps of scopes that are asked about no more
             self._drop_deleted(None, all_sessions(self._store, Filters()))

@@ -14,7 +14,7 @@ from agentrail.abc import Capabilities
 from agentrail.core.journal.usage import ATTO, Spending, SpentAmount
 from agentrail.core.policy.budget import Budget, Price
 from agentrail.core.policy.prompt_settings import PromptSettings
-from agentrail.errors import CycleFailed, DayBudgetSpent, OptionError
+from agentrail.errors import CycleFailed, DayBudgetSpent, OptionError, SessionUnknown, StillNeeded
 from agentrail.gateway.calls.decision_calls import call_session
 from agentrail.host import DayBudgetWarning, HostPlugin, Webhooks
 from agentrail.host.host_options import HostOptions
@@ -181,6 +181,49 @@ async def test_who_has_spent_the_budget_is_refused_until_midnight():
             await asked(host, session_id="a")
         set_now_ms(NOON + 13 * HOUR_MS)
         await spends(host, session_id="a")
+
+
+@on_virtual_time
+@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("way", ["purge", "forget", "cancelled purge", "refused purge"])
+async def test_nobody_gets_around_a_budget_by_deleting_what_was_spent(way, keep):
+    """Whether it was read before or not. What is deleted in the end, after a caller left or at a second attempt, counts once."""
+    set_now_ms(NOON)
+    store = MemoryStore()
+    async with hosting(priced(), store=store, limits=Limits(cost_per_day_usd=0.05)) as host:
+        delete = host.supervisor.delete_session
+
+        async def delete_or_not(*given, **options):
+            if way == "refused purge":
+                raise StillNeeded(given[0], by=["this test"])
+            await delete(*given, **options)
+            if way == "cancelled purge":
+                await trio.sleep_forever()
+
+        async def attempt():
+            with trio.move_on_after(60), suppress(StillNeeded, SessionUnknown):
+                await host.delete_session("a", ANN, purge=True)
+
+        request = await asked(host, session_id="a", keep=keep)
+        assert await request.outcome() == "completed"
+        if way == "forget":
+            await host.users.forget(ANN)
+        else:
+            host.supervisor.delete_session = delete_or_not
+            await attempt()
+            del host.supervisor.delete_session
+            if way != "purge":
+                await trio.sleep(LOOK_AGAIN_SECONDS + 0.1)
+                (once,) = await host.budgets.of_tenant("acme")
+                assert once.used_usd == pytest.approx(1 / 30)
+                await attempt()
+                assert store.find() == ()
+        await trio.sleep(LOOK_AGAIN_SECONDS + 0.1)
+        (told,) = await host.budgets.of_tenant("acme")
+        assert (told.name, told.used_usd) == ("ann", pytest.approx(1 / 30))
+        await spends(host, session_id="b")
+        with pytest.raises(DayBudgetSpent):
+            await asked(host, session_id="c")
 
 
 @on_virtual_time
