@@ -2,11 +2,11 @@
 
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.messages import AssistantMessage, ToolMessage, ToolResult
-from agentrail.providers.demo import SCENES, Demo, decide_turn, respond
+from agentrail.providers.demo import Demo, decide_turn, respond, scenes
 from tests.providers.transcripts import completed, request_of, said
 
 NAMES = sorted(
-    {call[0] for scenes in SCENES.values() for one in scenes for turn in one.turns for call in turn.calls}
+    {call[0] for listed in scenes().values() for one in listed for turn in one.turns for call in turn.calls}
 )
 TOOLS = Toolbox([ToolSpec(name=name, description="", parameters={"type": "object"}) for name in NAMES])
 
