@@ -84,8 +84,10 @@ class UsersOfHost:
     async def forget(self, principal: Principal) -> ForgottenUser:
         """End a user's sessions, and erase conversations and memories. Idempotent: call again if cancelled."""
         owner, sessions = self._intake.owner_of(principal), self._parts.sessions
-        await self._parts.budgets.note_erasure(owner)
+        spent = await self._parts.budgets.spendings_of(owner)
         told = await sessions.supervisor.forget_user(owner.user_id, tenant_id=owner.tenant_id)
+        erased = [one for one in spent if (one.scope, one.root_id) in told.trees]
+        await self._parts.budgets.keep_erased(owner, erased)
         for scope, session_id in told.trees:
             sessions.list.forget(scope, session_id)
             self.forget_session(owner, session_id)

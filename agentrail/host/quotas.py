@@ -4,27 +4,33 @@ import datetime
 import math
 from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
+from hashlib import blake2b
 from itertools import islice
 from types import MappingProxyType
 from typing import Final, Generic, Literal, Self, TypeAlias, TypeVar
 
 import trio
-from attrs import evolve, frozen
+from attrs import frozen
 from msgspec import Struct
+from msgspec.json import encode
 
-from agentrail.abc.store import SharedDraw
+from agentrail import outside
+from agentrail.abc.store import OwedRow, SharedDraw, decoded_rows
 from agentrail.config.host_limits import Limits as Limits  # noqa: PLC0414 - imported from here by hosts and their tests
-from agentrail.core.journal.usage import atto_of, join_spendings, usd_of
-from agentrail.errors import DayBudgetSpent, QuotaReached
+from agentrail.core.journal.usage import atto_of, usd_of
+from agentrail.errors import DayBudgetSpent, QuotaReached, StoreUnavailable
 from agentrail.host.hook_payloads import DayBudgetWarning
 from agentrail.host.identity import SessionOwner
+from agentrail.logs import Logger
 from agentrail.runtime.cost_table import begin_of, day_of
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.spending_book import SessionSpending
 from agentrail.runtime.supervisor import SessionSupervisor
-from agentrail.structs import picked_fields
+from agentrail.structs import decoder_of, picked_fields
+
+LOGGER: Final = Logger("agentrail.host")
 
 K = TypeVar("K", bound=Hashable)
 
@@ -274,8 +280,8 @@ class OpenSessions(Generic[K]):
 
 # Day budgets of a user and of a tenant, from one midnight UTC to the next.
 #
-# Spending is read from the journals, so it is the same after a restart and on every node, and equals
-# `/inspect/cost`. A message is refused once the budget is spent. A running cycle is not stopped. Reserving a
+# Spending is read from the journals, and that of deleted sessions from rows, so it is the same after a restart and
+# on every node. A message is refused once the budget is spent. A running cycle is not stopped. Reserving a
 # budget before each request was rejected: only the session knows the cost of its cycle, and the reservations
 # of a tenant would need one place for all nodes.
 
@@ -325,14 +331,20 @@ class CostDayBudget(Struct, frozen=True, kw_only=True):
     overrun_usd: float | None
 
 
-def use_of_day(sessions: Iterable[SessionSpending], at_ms: int) -> DayUse:
+def use_of_day(
+    sessions: Iterable[SessionSpending], at_ms: int, deleted: Iterable[tuple[str, int]] = ()
+) -> DayUse:
+    """Add up what sessions have spent, and what users have in deleted ones, in 10⁻¹⁸ dollars."""
     day = day_of(at_ms, datetime.UTC)
     begin, end = begin_of(day, datetime.UTC), midnight_behind(day)
-    of_users: dict[str, int] = {}
-    for told in sessions:
-        used = sum(one.amount.atto_usd for one in told.spendings if begin <= one.slot_ms < end)
+    of_users = dict[str, int]()
+    of_sessions = (
+        (told.user_id, sum(one.amount.atto_usd for one in told.spendings if begin <= one.slot_ms < end))
+        for told in sessions
+    )
+    for user_id, used in (*of_sessions, *deleted):
         if used:
-            of_users[told.user_id] = of_users.get(told.user_id, 0) + used
+            of_users[user_id] = of_users.get(user_id, 0) + used
     return DayUse(day=day, tenant_atto_usd=sum(of_users.values()), user_atto_usd=MappingProxyType(of_users))
 
 
@@ -378,6 +390,41 @@ def _is_spent(used_atto_usd: int, limit_usd: float | None) -> bool:
     return limit_usd is not None and used_atto_usd >= atto_of(float(limit_usd))
 
 
+DAY_SPENT: Final = "day_spent"
+"""Kind of the stored rows of what was spent in deleted sessions: one for each day, user and process."""
+
+_KEPT_DAYS: Final = datetime.timedelta(days=1)
+"""Former days whose rows stay: a node whose clock is ahead would remove those of today."""
+
+
+class _SpentRow(Struct, frozen=True, kw_only=True, tag_field="v", tag=1):
+    user: str
+    atto_usd: str  # beyond the integers of JSON
+
+
+_ROWS: Final = decoder_of(_SpentRow)
+
+
+def _place_of_rows(day: datetime.date, tenant_id: str) -> str:
+    return f"{day}/{_digest(tenant_id)}/"
+
+
+def _digest(name: str) -> str:
+    return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def encode_day_spent(day: datetime.date, owner: SessionOwner, process: str, atto_usd: int) -> OwedRow:
+    row_id = f"{_place_of_rows(day, owner.tenant_id)}{_digest(owner.user_id)}/{process}"
+    return OwedRow(
+        kind=DAY_SPENT, id=row_id, body=encode(_SpentRow(user=owner.user_id, atto_usd=f"{atto_usd}"))
+    )
+
+
+def decode_day_spent(row: OwedRow) -> tuple[str, int]:
+    read = _ROWS.decode(row.body)
+    return read.user, max(int(read.atto_usd), 0)
+
+
 @frozen(kw_only=True)
 class _Reading:
     at: float
@@ -395,9 +442,11 @@ class DayBudgets:
         self.has_budgets: bool = limits.has_day_budgets
         self._known: OrderedDict[str, _Reading] = OrderedDict()  # oldest first
         self._reading = trio.Lock()
-        self._deleted: dict[SessionOwner, SessionSpending] = {}
-        self._leaving: dict[tuple[str, str], tuple[SessionSpending, ...]] = {}
-        self._deleted_since_ms = 0
+        self._deleted: dict[SessionOwner, int] = {}  # by this process
+        self._erased: dict[SessionOwner, dict[str, int]] = {}  # same, and still in what it reads
+        self._leaving: dict[tuple[SessionOwner, str], int] = {}  # perhaps deleted
+        self._deleted_on = datetime.date.min
+        self._process = ""
         self._open: Counter[SessionOwner] = Counter()
         # Those whose cost may be missing in a reading that is in use, numbered in the order of their ends.
         self._ended: deque[tuple[int, SessionOwner]] = deque()
@@ -420,31 +469,76 @@ class DayBudgets:
 
     @asynccontextmanager
     async def counting(self, owner: SessionOwner, session_id: str) -> AsyncIterator[None]:
-        """Count today's spending of a session and its children after the block has deleted it, until the end of the day or of this process."""
-        key = owner.tenant_id, session_id
+        """Count today's spending of a session and its children until the end of the day, although the block deletes it."""
         if self.has_budgets:
             told = await self._supervisor.spendings(
                 scope=owner.tenant_id, since_ms=_today_ms(), root=session_id
             )
             if told:  # otherwise an attempt that was cancelled has deleted it
-                self._leaving[key] = told
+                self._leaving[owner, session_id] = use_of_day(told, now_ms()).tenant_atto_usd
         yield
-        self._keep(owner, self._leaving.pop(key, ()))
+        await self._count_deleted(owner, session_id)
 
-    async def note_erasure(self, owner: SessionOwner) -> None:
-        """Read today's spending of a user whose journals are erased next. The usage that was read stays known."""
-        if self.has_budgets:
-            await self._supervisor.spendings(scope=owner.tenant_id, since_ms=_today_ms())
+    async def _count_deleted(self, owner: SessionOwner, session_id: str) -> None:
+        spent = self._leaving.pop((owner, session_id), 0)
+        if spent:
+            is_new = self._begin_day()
+            self._deleted[owner] = self._deleted.get(owner, 0) + spent
+            self._erased.get(owner, {}).pop(session_id, None)
+            await self._store(owner, is_new=is_new)
 
-    def _keep(self, owner: SessionOwner, spent: Iterable[SessionSpending]) -> None:
-        today_ms = _today_ms()
-        if today_ms > self._deleted_since_ms:
-            self._deleted_since_ms = today_ms
-            self._deleted.clear()
-            self._leaving.clear()
-        for told in spent:
-            known = self._deleted.get(owner, evolve(told, spendings=()))
-            self._deleted[owner] = evolve(known, spendings=join_spendings(known.spendings, told.spendings))
+    async def spendings_of(self, owner: SessionOwner) -> list[SessionSpending]:
+        """Return today's spending of a user's sessions. What was read stays known to this process if they are erased next."""
+        if not self.has_budgets:
+            return []
+        told = await self._supervisor.spendings(scope=owner.tenant_id, since_ms=_today_ms())
+        return [one for one in told if one.user_id == owner.user_id]
+
+    async def keep_erased(self, owner: SessionOwner, spent: Iterable[SessionSpending]) -> None:
+        """Count the spending of erased sessions in other processes too."""
+        is_new, of_roots = self._begin_day(), Counter[str]()
+        for one in spent:
+            of_roots[one.root_id] += use_of_day([one], now_ms()).tenant_atto_usd
+        self._erased.setdefault(owner, {}).update(of_roots)
+        await self._store(owner, is_new=is_new)
+
+    def _begin_day(self) -> bool:
+        day = day_of(now_ms(), datetime.UTC)
+        is_new = day != self._deleted_on
+        if is_new:
+            self._deleted_on = day
+            for known in (self._leaving, self._deleted, self._erased):
+                known.clear()
+        return is_new
+
+    async def _store(self, owner: SessionOwner, *, is_new: bool) -> None:
+        total = self._deleted.get(owner, 0) + sum(self._erased.get(owner, {}).values())
+        if total and self._supervisor.keeps_owed:
+            self._process = self._process or outside.ids(9)
+            row = encode_day_spent(self._deleted_on, owner, self._process, total)
+            with suppress(StoreUnavailable):  # the next row of this user has it too
+                await self._supervisor.change_owed([row])
+                if is_new:
+                    await self._remove_rows(f"{self._deleted_on - _KEPT_DAYS}/")
+
+    async def _remove_rows(self, before: str) -> None:
+        while True:
+            rows = await self._supervisor.owed(DAY_SPENT)
+            old = [(DAY_SPENT, row.id) for row in rows if row.id < before]
+            if not old:
+                return
+            await self._supervisor.change_owed([], old)
+
+    async def _deleted_elsewhere(self, tenant_id: str, day: datetime.date) -> list[tuple[str, int]]:
+        """Return what users have spent in sessions that other nodes and earlier processes have deleted."""
+        found: list[OwedRow] = []
+        after = place = _place_of_rows(day, tenant_id)
+        while self._supervisor.keeps_owed and after.startswith(place):
+            rows = await self._supervisor.owed(DAY_SPENT, after=after)
+            found += [row for row in rows if row.id.startswith(place)]
+            after = rows[-1].id if rows else ""
+        others = [row for row in found if row.id.rpartition("/")[2] != self._process]
+        return [*decoded_rows(others, decode_day_spent, LOGGER.warning, "what was spent in deleted sessions")]
 
     async def check(self, owner: SessionOwner) -> None:
         """Raise if a budget of the caller is exhausted."""
@@ -477,12 +571,16 @@ class DayBudgets:
             if known is not None:
                 return known
             at_ms, ends = now_ms(), self._ends
+            day = day_of(at_ms, datetime.UTC)
+            deleted = await self._deleted_elsewhere(tenant_id, day)
             told = await self._supervisor.spendings(scope=tenant_id, since_ms=_today_ms())
-            deleted = [one for owner, one in self._deleted.items() if owner.tenant_id == tenant_id]
-            there = {(tenant_id, one.root_id) for one in told}
-            for key, left in self._leaving.items():
-                deleted += left if key[0] == tenant_id and key not in there else ()
-            use = use_of_day((*told, *deleted), at_ms)
+            there = {one.root_id for one in told}
+            for owner, session_id in [*self._leaving]:
+                if owner.tenant_id == tenant_id and session_id not in there:
+                    await self._count_deleted(owner, session_id)
+            own = self._deleted.items() if self._deleted_on == day else ()
+            deleted += [(owner.user_id, spent) for owner, spent in own if owner.tenant_id == tenant_id]
+            use = use_of_day(told, at_ms, deleted)
             read = self._known[tenant_id] = _Reading(at=trio.current_time(), ends_before=ends, use=use)
             oldest = next(iter(self._known.values()))
             while self._ended and self._ended[0][0] <= oldest.ends_before:

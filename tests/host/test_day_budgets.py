@@ -6,11 +6,13 @@ import math
 from contextlib import suppress
 from fractions import Fraction
 
+import msgspec
 import pytest
 import trio
 from hypothesis import example, given, settings, strategies as st
 
 from agentrail.abc import Capabilities
+from agentrail.abc.store import OwedRow
 from agentrail.core.journal.usage import ATTO, Spending, SpentAmount
 from agentrail.core.policy.budget import Budget, Price
 from agentrail.core.policy.prompt_settings import PromptSettings
@@ -18,12 +20,16 @@ from agentrail.errors import CycleFailed, DayBudgetSpent, OptionError, SessionUn
 from agentrail.gateway.calls.decision_calls import call_session
 from agentrail.host import DayBudgetWarning, HostPlugin, Webhooks
 from agentrail.host.host_options import HostOptions
+from agentrail.host.identity import SessionOwner
 from agentrail.host.quotas import (
+    DAY_SPENT,
     LOOK_AGAIN_SECONDS,
     DayUse,
     Limits,
     day_budgets,
     decide_spent,
+    decode_day_spent,
+    encode_day_spent,
     midnight_behind,
     use_of_day,
 )
@@ -187,9 +193,9 @@ async def test_who_has_spent_the_budget_is_refused_until_midnight():
 @pytest.mark.parametrize("keep", [True, False])
 @pytest.mark.parametrize("way", ["purge", "forget", "cancelled purge", "refused purge"])
 async def test_nobody_gets_around_a_budget_by_deleting_what_was_spent(way, keep):
-    """Whether it was read before or not. What is deleted in the end, after a caller left or at a second attempt, counts once."""
+    """Whether it was read before or not. What is deleted in the end, after a caller left or at a second attempt, counts once, in the next process too."""
     set_now_ms(NOON)
-    store = MemoryStore()
+    store = MemoryStore(lease_ms=0)
     async with hosting(priced(), store=store, limits=Limits(cost_per_day_usd=0.05)) as host:
         delete = host.supervisor.delete_session
 
@@ -221,9 +227,41 @@ async def test_nobody_gets_around_a_budget_by_deleting_what_was_spent(way, keep)
         await trio.sleep(LOOK_AGAIN_SECONDS + 0.1)
         (told,) = await host.budgets.of_tenant("acme")
         assert (told.name, told.used_usd) == ("ann", pytest.approx(1 / 30))
+    async with hosting(priced(), store=store, limits=Limits(cost_per_day_usd=0.05)) as host:
+        (told,) = await host.budgets.of_tenant("acme")
+        assert (told.name, told.used_usd) == ("ann", pytest.approx(1 / 30))
         await spends(host, session_id="b")
+        await host.delete_session("b", ANN, purge=True)
         with pytest.raises(DayBudgetSpent):
             await asked(host, session_id="c")
+    async with hosting(priced(), store=store, limits=Limits(cost_per_day_usd=0.05)) as host:
+        assert (await host.budgets.of_tenant("acme"))[0].used_usd > 0.05
+        set_now_ms(NOON + 24 * HOUR_MS)
+        assert await host.budgets.of_tenant("acme") == ()
+        set_now_ms(NOON + 48 * HOUR_MS)
+        await spends(host, session_id="d")
+        await host.delete_session("d", ANN, purge=True)
+        assert [row.id[:10] for row in store.owed(DAY_SPENT)] == ["2026-11-24"]
+
+
+def test_rows_of_what_was_spent_stay_readable():
+    """What is written today is read by every later version. One row of each day, user and process."""
+    owner = SessionOwner(tenant_id="acme", user_id="ann")
+    row = encode_day_spent(DAY, owner, "p-1", 9 * ATTO)
+    assert row == OwedRow(
+        kind="day_spent",
+        id="2026-11-22/bded55e7ce1c08f27738f8c77ec971e3/d8963d899008cf8c05369be7b9042715/p-1",
+        body=b'{"v":1,"user":"ann","atto_usd":"9000000000000000000"}',
+    )
+    assert decode_day_spent(row) == ("ann", 9 * ATTO)
+    for broken in (
+        b"",
+        b"{}",
+        b'{"v":1,"user":"ann","atto_usd":"x"}',
+        b'{"v":2,"user":"ann","atto_usd":"1"}',
+    ):
+        with pytest.raises(ValueError, match=r"."):
+            decode_day_spent(msgspec.structs.replace(row, body=broken))
 
 
 @on_virtual_time

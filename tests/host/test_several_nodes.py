@@ -500,14 +500,18 @@ async def test_a_node_row_shows_whether_its_profiles_are_the_same(caplog):
 
 
 @on_virtual_time
-async def test_a_budget_of_a_day_holds_over_all_nodes():
-    """Spending is read from the journals, at most two seconds old."""
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_a_budget_of_a_day_holds_over_all_nodes(is_deleted):
+    """Spending is read from the journals, at most two seconds old, and of deleted sessions from rows."""
     store = shared_store()
     limits = Limits(cost_per_day_usd=0.03)
     models = [Priced([says("Yes.")] * 9) for _ in range(2)]
     async with nodes(store, *models, limits=limits) as (first, second):
         await second.host.budgets.check(SessionOwner.of(ANN))
-        await (await asked(first.host)).outcome()
+        request = await asked(first.host)
+        await request.outcome()
+        if is_deleted:
+            await first.host.delete_session(request.session_id, ANN, purge=True)
         await trio.sleep(LOOK_AGAIN_SECONDS + 0.1)
         with pytest.raises(DayBudgetSpent):
             await asked(second.host)
