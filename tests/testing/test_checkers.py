@@ -995,6 +995,19 @@ def test_nor_what_the_store_takes_only_after_that_end(silent_seconds, is_found):
     assert all("not published" in one for one in said)
 
 
+def test_a_child_of_a_session_that_is_not_judged_is_not_judged_either():
+    """Seen in `tree`: a session had the id of a deleted one, and a takeover was missing in the shadow of its child alone."""
+    log = WrittenLog()
+    log.store("delete", session=log.session)
+    log.store("create", opening=log.lines[0].facts.arguments["opening"])
+    child = WrittenLog(session=m.SessionId("s.c")).lines[0].facts.arguments["opening"]
+    log.store("create", opening=msgspec.structs.replace(child, root=log.session))
+    eye = GodsEye()
+    for line in log.lines:
+        eye.look(line)
+    assert list(eye.lost) == ["s", "s.c"]
+
+
 @pytest.mark.parametrize("how", ["killed", "released"])
 def test_work_without_an_owner_is_found(how):
     """Its node ended, or gave the session back, and nobody took it."""

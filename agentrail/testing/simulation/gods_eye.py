@@ -227,8 +227,10 @@ class GodsEye:
                     f"{place} creates it, although it exists and {self._places.get(owner, owner)} owns it"
                 )
             return
-        if session in self._deleted:
-            self.lost[session] = None  # its numbers and ids begin again
+        if session in self._deleted or opening.root in self.lost:
+            self.lost[session] = (
+                None  # its numbers and ids begin again, or a takeover of its tree is not judged
+            )
         self._settle(opening.node, place)
         self.journals[session] = JournalView(
             root=opening.root, epoch=last.epoch, node=opening.node, is_working=opening.standing.is_working
