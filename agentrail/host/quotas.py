@@ -443,7 +443,7 @@ class DayBudgets:
         self._known: OrderedDict[str, _Reading] = OrderedDict()  # oldest first
         self._reading = trio.Lock()
         self._deleted: dict[SessionOwner, int] = {}  # by this process
-        self._erased: dict[SessionOwner, dict[str, int]] = {}  # same, and still in what it reads
+        self._erased: dict[SessionOwner, dict[str, int]] = {}  # same, and known to it
         self._leaving: dict[tuple[SessionOwner, str], int] = {}  # perhaps deleted
         self._deleted_on = datetime.date.min
         self._process = ""

@@ -258,7 +258,7 @@ async def test_a_session_that_has_ended_takes_no_memory_and_gets_no_second_line(
     log = AuditLog(file.read, file.append, lambda *_: ())
     ended = [*heard(1, 2), at(3, events.SessionEnd(reason="stopped"))]
     await log.take(ended)
-    assert (log._nodes, log._tail.last) == ({}, {})  # noqa: SLF001 - what it holds
+    assert (log._nodes, log._tail.last) == ({}, {})  # noqa: SLF001 - its memory
     await AuditLog(file.read, file.append, lambda *_: ()).take(ended)
     assert names_in(file.path) == [1, 2]
     file.close()
@@ -275,7 +275,7 @@ async def test_sessions_that_sleep_take_no_memory_without_end(tmp_path, monkeypa
     log = AuditLog(file.read, file.append, lambda *_: ())
     await log.take(of_sessions(*range(8)))
     await log.take(of_sessions(5, seq=2))
-    assert [session for _, session in log._tail.last] == ["s6", "s7", "s5"]  # noqa: SLF001 - what it holds
+    assert [session for _, session in log._tail.last] == ["s6", "s7", "s5"]  # noqa: SLF001 - its memory
     assert len(log._nodes) == 3  # noqa: SLF001 - same
     again = AuditLog(file.read, file.append, lambda *_: ())
     assert [session for _, session in again.open().last] == ["s6", "s7", "s5"]

@@ -224,7 +224,7 @@ async def test_quiet_sessions_take_no_memory_without_end_and_miss_nothing_later(
     monkeypatch.setattr(module, "MAX_PLACES", 3)
     notes = Noting(has_cursors=has_cursors)
     reader = TelemetryReader([notes])
-    (line,) = reader._lines  # noqa: SLF001 - what it holds
+    (line,) = reader._lines  # noqa: SLF001 - its memory
     opened = open_nameless(lambda _name, _root: NoSandbox(), store=lasting(), reader=reader)
     async with no_orphans(), opened as supervisor:
         sessions = [

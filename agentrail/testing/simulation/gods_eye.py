@@ -227,10 +227,9 @@ class GodsEye:
                     f"{place} creates it, although it exists and {self._places.get(owner, owner)} owns it"
                 )
             return
+        # The numbers and ids of one begin again, and the takeover of a tree is judged with its root.
         if session in self._deleted or opening.root in self.lost:
-            self.lost[session] = (
-                None  # its numbers and ids begin again, or a takeover of its tree is not judged
-            )
+            self.lost[session] = None
         self._settle(opening.node, place)
         self.journals[session] = JournalView(
             root=opening.root, epoch=last.epoch, node=opening.node, is_working=opening.standing.is_working
