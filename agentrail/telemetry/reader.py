@@ -223,8 +223,10 @@ class _Line:
                 self._dropped += max(len(events) - room, 0)
 
     async def settle(self, scope: str, root: str) -> None:
-        """Wait until no event of a session and its children is in their journals alone."""
-        while any(key[0] == scope and f"{key[1]}.".startswith(f"{root}.") for key in self._behind):
+        """Wait until no event of a session and its children is in their journals alone, unless the consumer lags or fails."""
+        while len(self._queue) < BATCH_EVENTS and any(
+            key[0] == scope and f"{key[1]}.".startswith(f"{root}.") for key in self._behind
+        ):
             await self._caught_up.park()
 
     def statistics(self) -> ConsumerStatistics:
