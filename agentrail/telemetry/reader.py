@@ -223,7 +223,7 @@ class _Line:
                 self._dropped += max(len(events) - room, 0)
 
     async def settle(self, scope: str, root: str) -> None:
-        """Wait until no event of a session and its children is in their journals alone, unless the consumer lags or fails."""
+        """Wait until no event of a session and its children is in their journals alone, unless the consumer lags."""
         while len(self._queue) < BATCH_EVENTS and any(
             key[0] == scope and f"{key[1]}.".startswith(f"{root}.") for key in self._behind
         ):
