@@ -247,8 +247,7 @@ def _first(prompt: str, before: Sequence[Message], tools: Mapping[str, ToolSpec]
     own = [spec for name, spec in sorted(tools.items()) if name not in _BUILT_IN]
     chosen = _matching(prompt, own) or _used_last(before, own)
     if chosen is not None:
-        call = (chosen.name, _arguments(prompt, chosen.parameters))
-        return SceneTurn(text=f"I will ask the tool {chosen.name}.", calls=(call,))
+        return _asking(chosen, prompt)
     if "list_dir" in tools:
         return SceneTurn(
             text="I will look around in the working directory first.", calls=(("list_dir", {"path": "."}),)
@@ -256,12 +255,14 @@ def _first(prompt: str, before: Sequence[Message], tools: Mapping[str, ToolSpec]
     asked_for = _matching(prompt, [spec for _, spec in sorted(tools.items())])
     # A built-in tool requested by name, such as `shell`, without a directory to list.
     if asked_for is not None:
-        return SceneTurn(
-            text=f"I will ask the tool {asked_for.name}.",
-            calls=((asked_for.name, _arguments(prompt, asked_for.parameters)),),
-        )
+        return _asking(asked_for, prompt)
     known = f"No word of it names a tool ({', '.join(sorted(tools)[:5])})" if tools else "I have no tools"
     return SceneTurn(text=f"You said: {_shown(prompt)}\n{known}, so I can only talk.")
+
+
+def _asking(spec: ToolSpec, prompt: str) -> SceneTurn:
+    calls = ((spec.name, _arguments(prompt, spec.parameters)),)
+    return SceneTurn(text=f"I will ask the tool {spec.name}.", calls=calls)
 
 
 def _after(results: list[tuple[ToolCall, ToolResult]], tools: Mapping[str, ToolSpec]) -> SceneTurn:
@@ -333,11 +334,11 @@ def _arguments(prompt: str, schema: JsonObject) -> JsonObject:
     )
     numbers = _NUMBER.findall(_QUOTED.sub(" ", prompt))  # numbers in a quoted text belong to it
     filled: dict[str, JsonValue] = {}
-    for name, parameter in properties.items():
-        must = isinstance(required, list) and name in required
-        value = _value(parameter if isinstance(parameter, Mapping) else {}, names, numbers)
-        if value is None and must:
-            value = _stand_in(parameter if isinstance(parameter, Mapping) else {}, prompt)
+    for name, given in properties.items():
+        parameter = given if isinstance(given, Mapping) else {}
+        value = _value(parameter, names, numbers)
+        if value is None and isinstance(required, list) and name in required:
+            value = _stand_in(parameter, prompt)
         if value is not None:
             filled[name] = value
     return filled
