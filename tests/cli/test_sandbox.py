@@ -94,7 +94,7 @@ async def a_server(*arguments):
 
 
 @pytest.mark.check
-async def test_a_session_works_in_a_server_of_its_own(tmp_path):
+async def test_a_session_works_in_a_server_of_its_own(tmp_path, tmp_path_factory, monkeypatch):
     """Its tools write and run there, and nothing of it is here; what is stopped in the middle, by `kill -9`, is a result that says where."""
     script = [
         calls(("write_file", {"path": "a.txt", "content": "far away\n"})),
@@ -104,6 +104,7 @@ async def test_a_session_works_in_a_server_of_its_own(tmp_path):
         says("Gone."),
     ]
     seen = []
+    monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("served")))  # a killed server removes nothing
     async with (
         a_server("--port", "0", "--shell-fallback", "unconfined") as (process, address),
         open_supervisor(environ={SANDBOX_TOKEN_VARIABLE: TOKEN}) as supervisor,

@@ -1,5 +1,6 @@
 """The loop that kills a process which writes journals: what it was told is there, and a store that lies is found out."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -29,10 +30,13 @@ ROOT = Path(__file__).parents[2]
 MOST_SECONDS = 12 if IS_NIGHTLY else 4
 
 
-def run_loop(*options):
-    """Run it; its exit code, and what it says."""
+def run_loop(*options, folder):
+    """Run it; its exit code, and what it says. It keeps a store that has lost something, in this folder."""
     command = [sys.executable, "-m", "scripts.crash", "--seed", "7", *options]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
+    environ = {**os.environ, "TMPDIR": str(folder)}
+    ended = subprocess.run(
+        command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=110, check=False
+    )
     return ended.returncode, ended.stdout + ended.stderr
 
 
@@ -61,9 +65,9 @@ BUSY = ("--rounds", "25", "--seconds", "60")
     ],
     ids=" ".join,
 )
-def test_nothing_that_was_acknowledged_is_lost_when_a_process_is_killed(options):
+def test_nothing_that_was_acknowledged_is_lost_when_a_process_is_killed(tmp_path, options):
     """Each record is there, whole, once, and was attempted; of sessions each prompt with a receipt is there once, and what is `once` ran once."""
-    code, said = run_loop(*options)
+    code, said = run_loop(*options, folder=tmp_path)
     assert code == 0, said
     assert "nothing was lost" in said
     assert options[:4] == BUSY or " 0 acknowledged" not in said.splitlines()[-1]
@@ -79,9 +83,9 @@ def test_nothing_that_was_acknowledged_is_lost_when_a_process_is_killed(options)
         (("--rounds", "60", "--sessions", "--delay", "0.3"), "open_late_promise", ""),
     ],
 )
-def test_a_store_that_does_not_keep_its_word_is_found_out(options, store, fault):
+def test_a_store_that_does_not_keep_its_word_is_found_out(tmp_path, options, store, fault):
     """One that says `durable` too early, also of a receipt, and one that writes an append in parts."""
-    code, said = run_loop(*options, "--store", f"tests.stores.lying:{store}")
+    code, said = run_loop(*options, "--store", f"tests.stores.lying:{store}", folder=tmp_path)
     assert code == 1, said
     assert fault in said
     assert "of seed 7" in said
