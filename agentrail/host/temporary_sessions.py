@@ -138,22 +138,23 @@ class TemporarySessions:
         self._nursery.start_soon(self._follow, owner, session_id, name="follow a temporary session")
 
     async def _follow(self, owner: SessionOwner, session_id: str) -> None:
+        seen: dict[int, int] = {}  # its last change, and when it was first seen
         while self.has(owner.tenant_id, session_id):
             try:
-                seconds = await self._settle(owner, session_id)
+                seconds = await self._settle(owner, session_id, seen)
             except AgentrailError as error:
                 LOGGER.warning("temporary session %s is not deleted yet: %s", session_id, error)
                 seconds = DELETE_RETRY_SECONDS
             with trio.move_on_after(seconds):
                 await self._ended(owner, session_id)
 
-    async def _settle(self, owner: SessionOwner, session_id: str) -> float:
+    async def _settle(self, owner: SessionOwner, session_id: str, seen: dict[int, int]) -> float:
         """Delete a session if it is time, and return when to look again."""
         facts = await self._supervisor.facts_of(session_id, scope=owner.tenant_id)
         if facts is not None and not is_temporary(facts.user_data):  # deleted, and the id was used again
             await self._forget(owner, session_id)
             return 0.0
-        left = await self._seconds_left(owner, session_id)
+        left = await self._seconds_left(owner, session_id, seen)
         if not left:
             if facts is not None:  # otherwise it was deleted, or erased with its user
                 with suppress(SessionDown):
@@ -162,24 +163,27 @@ class TemporarySessions:
             await self._delete(owner, session_id)
         return left
 
-    async def _seconds_left(self, owner: SessionOwner, session_id: str) -> float:
-        with suppress(SessionDown):
-            session, at_ms = self._supervisor.session(session_id, scope=owner.tenant_id), now_ms()
-            return decide_seconds_left(
-                is_working=phase_of(session) not in _AT_REST,
-                has_ended=False,
-                changed_at_ms=changed_at_ms(session) or at_ms,  # 0 before its first event
-                at_ms=at_ms,
-            )
-        filters = Filters(scope=owner.tenant_id, root=SessionId(session_id), only_roots=True)
-        for row in await self._supervisor.find(filters, limit=1):
-            return decide_seconds_left(
-                is_working=row.standing.is_working,
-                has_ended=row.standing.has_ended,
-                changed_at_ms=row.written_at_ms,
-                at_ms=now_ms(),
-            )
-        return 0.0
+    async def _seconds_left(self, owner: SessionOwner, session_id: str, seen: dict[int, int]) -> float:
+        try:
+            session = self._supervisor.session(session_id, scope=owner.tenant_id)
+            is_working, has_ended = phase_of(session) not in _AT_REST, False
+            written_ms = changed_at_ms(session)  # 0 before its first event
+        except SessionDown:
+            filters = Filters(scope=owner.tenant_id, root=SessionId(session_id), only_roots=True)
+            rows = await self._supervisor.find(filters, limit=1)
+            if not rows:
+                return 0.0
+            is_working, has_ended = rows[0].standing.is_working, rows[0].standing.has_ended
+            written_ms = rows[0].written_at_ms
+        at_ms = now_ms()
+        if written_ms not in seen:
+            seen.clear()
+            seen[written_ms] = at_ms
+        # The clock may have been set back since it was written.
+        since_ms = min(written_ms or at_ms, seen[written_ms])
+        return decide_seconds_left(
+            is_working=is_working, has_ended=has_ended, changed_at_ms=since_ms, at_ms=at_ms
+        )
 
     async def _ended(self, owner: SessionOwner, session_id: str) -> None:
         with suppress(SessionDown):

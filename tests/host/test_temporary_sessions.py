@@ -183,6 +183,24 @@ async def test_the_next_process_deletes_what_the_last_one_left():
 
 
 @on_virtual_time
+async def test_a_clock_that_was_set_back_delays_it_by_ten_minutes():
+    """The next process begins a day before the last one ended; what is asked meanwhile counts as ever."""
+    store = own_store()
+    async with hosting(talking(), store=store) as host:
+        for name in ("asked", "gone"):
+            await (await asked(host, "Hi", session_id=name, keep=False)).outcome()
+    set_now_ms(now_ms() - 24 * HOUR_MS)
+    async with hosting(talking(), store=store) as host:
+        await trio.sleep(TEMPORARY_SECONDS - 10)
+        assert stored(store) == ["asked", "gone", "acme/asked", "acme/gone"]
+        await (await host.submit(say("Hi", session_id="asked"), ANN)).outcome()
+        await trio.sleep(20)
+        assert stored(store) == ["asked", "acme/asked"]
+        await trio.sleep(TEMPORARY_SECONDS)
+        assert stored(store) == []
+
+
+@on_virtual_time
 async def test_no_session_of_that_id_is_made_temporary_later():
     """An id that is taken is a conflict; a message to a session that is kept leaves it so; what did not start leaves nothing."""
     store = own_store()
