@@ -36,6 +36,7 @@ from agentrail.sandboxes.locks import KeyedLocks
 from agentrail.sandboxes.paths import decide_names, escape
 from agentrail.sandboxes.refusals import PathRefused, encode_text
 from agentrail.sandboxes.remote.connection import (
+    CLOSED_HERE,
     Connection,
     NoAnswer,
     RemoteProcess,
@@ -140,7 +141,7 @@ class RemoteSandbox:
         self._facts: Facts | None = None
         self._was_asked = False
         self._gone: NoAnswer | None = None
-        self._beating: trio.CancelScope | None = None
+        self._beating = trio.CancelScope()
         self._last_number = 0
         self._open_numbers: set[int] = set()
         # One write of a file is finished before the next is sent: two requests may overtake each other in transit.
@@ -186,17 +187,17 @@ class RemoteSandbox:
 
         Cancellation: The connection is closed nevertheless. The lease ends without us.
         """
-        if self._beating is not None:
-            self._beating.cancel(reason="the sandbox is closed")
+        self._beating.cancel(reason="the sandbox is closed")
+        is_kept = self._was_asked and self._gone is None
+        self._gone = self._gone or refuse_connection(self._address, CLOSED_HERE)
         try:
-            if self._was_asked and self._gone is None:
-                self._gone = refuse_connection(self._address, "it was closed here")
+            if is_kept:
                 with suppress(NoAnswer):  # the server removes it without us
                     await self._connection.send(
                         "DELETE", f"/leases/{self._lease}", within_seconds=_CLOSE_SECONDS, again=False
                     )
+                    self._gone.is_lost = True
         finally:
-            self._gone = self._gone or refuse_connection(self._address, "it was closed here")
             with trio.CancelScope(shield=True):  # it does not wait for the server
                 await self._connection.aclose()
         await trio.lowlevel.checkpoint()
@@ -516,42 +517,40 @@ class RemoteSandbox:
                 )
             is_gone: bool = decode_as(StoppedOperation, reply.body).is_gone
         except (NoAnswer, UnreadableWire) as none:
-            is_gone = isinstance(none, NoAnswer) and none.is_lost
+            is_gone = isinstance(none, NoAnswer) and (self._gone or none).is_lost
         if not is_gone:
             note_left_elsewhere(self._address.shown)
 
     # --- the lease
 
     async def _open(self) -> None:
-        if self._gone is not None:
+        if self._is_unopened():
+            async with self._opening:
+                if self._is_unopened():
+                    await self._begin()
+        if self._gone is not None:  # it may have been closed meanwhile
             raise self._gone
-        if self._is_open():
-            return
-        async with self._opening:
-            if self._is_open():
-                return
-            await self._prepare()
-            self._was_asked = True
-            reply = await self._connection.send(
-                "PUT", f"/leases/{self._lease}", within_seconds=ANSWER_SECONDS
-            )
-            facts = (await self._decode(WireAnswer[None], reply.body)).facts
-            can = frozenset(facts.can)
-            if self._address.can is not None and can != self._address.can:
-                raise NoAnswer(_refuse_difference(self._address, can))
-            self._facts = facts
-            self._beating = trio.CancelScope()
-            # A task of the run: a sandbox is created without a nursery, and may be idle while a model thinks.
-            trio.lowlevel.spawn_system_task(
-                _beat,
-                weakref.ref(self),
-                self._beating,
-                name=f"beat of {self!r}",
-                context=contextvars.copy_context(),
-            )
 
-    def _is_open(self) -> bool:
-        return self._facts is not None
+    def _is_unopened(self) -> bool:
+        return self._gone is None and self._facts is None
+
+    async def _begin(self) -> None:
+        await self._prepare()
+        self._was_asked = True
+        reply = await self._connection.send("PUT", f"/leases/{self._lease}", within_seconds=ANSWER_SECONDS)
+        facts = (await self._decode(WireAnswer[None], reply.body)).facts
+        can = frozenset(facts.can)
+        if self._address.can is not None and can != self._address.can:
+            raise NoAnswer(_refuse_difference(self._address, can))
+        self._facts = facts
+        # A task of the run: a sandbox is created without a nursery, and may be idle while a model thinks.
+        trio.lowlevel.spawn_system_task(
+            _beat,
+            weakref.ref(self),
+            self._beating,
+            name=f"beat of {self!r}",
+            context=contextvars.copy_context(),
+        )
 
     async def _prepare(self) -> None:
         """Provide a server. This one already exists."""

@@ -44,6 +44,8 @@ SANDBOX_CONNECT_SECONDS: Final = 10.0
 PAUSES_SECONDS: Final = (0.05, 0.2)
 """Pauses before each retry of a request without an answer."""
 
+CLOSED_HERE: Final = "it was closed here"
+
 _OK: Final = 200
 _SAID: Final[Mapping[int, str]] = MappingProxyType(
     {
@@ -81,6 +83,7 @@ class Connection:
     _token: Secret
     _tls: ssl.SSLContext | None = None
     _client: httpx.AsyncClient | None = field(init=False, default=None)
+    _is_closed: bool = field(init=False, default=False)
 
     async def send(  # noqa: PLR0913 - the request, and the time limit for its answer
         self,
@@ -133,6 +136,8 @@ class Connection:
         return refused
 
     def _open(self) -> httpx.AsyncClient:
+        if self._is_closed:
+            raise refuse_connection(self._address, CLOSED_HERE)
         if self._client is None:
             is_tls = self._address.url.startswith("https:")
             trusted: ssl.SSLContext | bool = (self._tls or ssl.create_default_context()) if is_tls else False
@@ -152,6 +157,7 @@ class Connection:
         return self._client
 
     async def aclose(self) -> None:
+        self._is_closed = True  # a request that it breaks is not sent again
         if self._client is not None:
             await self._client.aclose()
             self._client = None

@@ -168,8 +168,8 @@ class ContainerSandbox(RemoteSandbox):
                 env={**self._variables, SANDBOX_TOKEN_VARIABLE: self._token.reveal()},
                 start_new_session=True,  # a Ctrl-C in our terminal is meant for us
             )
-            with trio.move_on_after(START_SECONDS):
-                is_ready = await _reads_line(self._process)
+            with trio.move_on_after(START_SECONDS), suppress(trio.ClosedResourceError):  # closed meanwhile
+                is_ready = await _reads_line(self._process) and self._gone is None
         except OSError as error:
             raise refuse_connection(self._address, f"{self._program}: {error.strerror}") from None
         finally:
@@ -177,7 +177,7 @@ class ContainerSandbox(RemoteSandbox):
                 why = self._words()
                 await self._remove()  # noqa: ASYNC102 - shielded and bounded inside
         if not is_ready:
-            raise refuse_connection(
+            raise self._gone or refuse_connection(
                 self._address, f"the container did not start. {self._program} says: {why}"
             )
 

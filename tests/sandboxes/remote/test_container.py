@@ -162,6 +162,28 @@ async def test_a_container_that_does_not_start_is_a_refusal_with_its_words(docke
 
 
 @pytest.mark.check
+async def test_a_container_is_removed_if_its_sandbox_is_closed_while_it_starts(docker, tmp_path):
+    """What waits for it is refused, and starts no other one."""
+    has_begun, refused = tmp_path / "has_begun", []
+    os.mkfifo(has_begun)
+    notes = docker(hangs=has_begun)
+    async with no_orphans():
+        sandbox = ContainerSandbox("acme/tools")
+
+        async def read():
+            refused.append((await sandbox.read("a")).error.message)
+
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(read)
+                nursery.start_soon(read)
+                await trio.to_thread.run_sync(has_begun.read_bytes)
+                await sandbox.aclose()
+    assert [one.rpartition(": ")[2] for one in refused] == ["it was closed here."] * 2
+    assert [one["arguments"][0] for one in noted(notes)] == ["run", "rm"]
+
+
+@pytest.mark.check
 async def test_a_container_whose_start_is_cancelled_is_removed(docker, tmp_path):
     """Also where it hangs: what was started is gone before the cancellation travels on."""
     has_begun = tmp_path / "has_begun"

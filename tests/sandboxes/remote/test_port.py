@@ -10,6 +10,7 @@ import trio
 from agentrail.abc import ExecuteOptions, ProcessOptions
 from agentrail.errors import ProcessRefused
 from agentrail.gateway.sandboxes.lease_directories import open_local_workspace
+from agentrail.process_account import ProcessAccount, keep_account
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.sandboxes.remote.client import RemoteSandbox
 from agentrail.sandboxes.remote.connection import Connection, SandboxReply
@@ -157,6 +158,47 @@ async def test_a_process_of_nobody_is_not_opened():
             served.stop.set()
             assert await process.wait() != 0
             assert await process.stdout.receive_some() == b""
+
+
+@pytest.mark.parametrize("call", ["read", "execute"])
+async def test_a_sandbox_that_is_closed_while_a_call_waits_stays_closed(call):
+    """Its first calls, and those that wait for them, are refused; nothing is opened again, and nothing is left there."""
+    begun, go_on, refused = trio.Event(), trio.Event(), []
+
+    class Held(MemorySandbox):
+        async def execute(self, *_given):
+            begun.set()
+            await trio.sleep_forever()
+
+        capabilities = frozenset({"execute"})
+
+    @asynccontextmanager
+    async def make():
+        if call == "read":  # the workspace is being made
+            begun.set()
+            await go_on.wait()
+        yield Held()
+
+    account = ProcessAccount()
+    keep_account(account)
+    with trio.fail_after(60):
+        async with no_orphans(), serving(make) as served:
+            sandbox = served.make()
+
+            async def ask(given):
+                found = await (sandbox.read("a") if call == "read" else sandbox.execute("ls", given))
+                refused.append(found.error.code)
+
+            async with trio.open_nursery() as nursery:
+                for _ in range(2):
+                    nursery.start_soon(ask, ExecuteOptions())
+                await begun.wait()
+                await sandbox.aclose()
+                go_on.set()
+            assert refused == ["io_error"] * 2
+            assert (await sandbox.read("a")).error.message.endswith("it was closed here.")
+            assert not served.leases
+    assert not account.left_at
 
 
 @pytest.mark.parametrize("number", [10**400, 2**53, -1])
