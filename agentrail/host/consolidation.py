@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Final, Protocol, TypeVar
 
 import trio
+from attrs import define, field
 
 from agentrail.abc import Memories, Provider
 from agentrail.app import open_supervisor
@@ -95,6 +96,16 @@ class UserSessions(Protocol):
         ...
 
 
+@define(eq=False)
+class _User:
+    """A user as last looked at. In memory only: after a restart, changes since a profile are merely read again."""
+
+    read: dict[str, int] = field(factory=dict)
+    made_at_ms: int = 0
+    rests_until_ms: int = 0
+    has_profile: bool = False
+
+
 class Consolidation(HostPlugin):
     """Builds a profile of each user: preferences, role, focus and things to avoid. Each line cites its messages."""
 
@@ -141,11 +152,7 @@ class Consolidation(HostPlugin):
         self._is_quiet = trio.Event()
         self._is_quiet.set()
         self._calls: list[int] = []
-        # In memory only: after a restart, changes since a profile are merely read again.
-        self._read: dict[SessionOwner, dict[str, int]] = {}
-        self._made_at: dict[SessionOwner, int] = {}
-        self._rests_until: dict[SessionOwner, int] = {}
-        self._have_profiles: dict[SessionOwner, None] = {}
+        self._users: dict[SessionOwner, _User] = {}
 
     def connect(self, sessions: UserSessions) -> None:
         """Set the port. For `open_host`."""
@@ -188,27 +195,36 @@ class Consolidation(HostPlugin):
         Cancellation: See `background`.
         """
         assert self._sessions is not None  # noqa: S101 - it is connected
-        try:
-            there = await self._sessions.changes()
-        except AgentrailError as error:
-            LOGGER.warning("user profiles cannot be read now: %s", error)
-            return
-        # Includes users who have a profile but no session left to support it.
-        changes: dict[SessionOwner, Sequence[SessionChange]] = dict.fromkeys(self._have_profiles, ())
-        changes.update(there)
-        for known in (self._read, self._made_at, self._rests_until):
-            for owner in [owner for owner in known if owner not in changes]:
-                del known[owner]
-        for owner, sessions in changes.items():
-            if self._rests_until.get(owner, 0) > self._sessions.now_ms():
+        for owner, changes in (await self._changes(self._sessions)).items():
+            user = self._users[owner]
+            if user.rests_until_ms > self._sessions.now_ms():
                 continue
             try:
-                await self._look_at(asking, self._sessions, owner, sessions)
+                await self._look_at(asking, self._sessions, owner, changes)
             except AgentrailError as error:
-                self._rests_until[owner] = self._sessions.now_ms() + _AGAIN_MS
+                user.rests_until_ms = self._sessions.now_ms() + _AGAIN_MS
                 LOGGER.warning(
                     "the profile of a user of tenant %r was not created: %s", owner.tenant_id, error
                 )
+
+    async def stop(self) -> None:
+        """Delete the profiles of users without sessions. The next process would not know of these users."""
+        if self._sessions is not None:
+            for owner, changes in (await self._changes(self._sessions)).items():
+                memories = None if changes else self._sessions.memories(owner)
+                if memories is not None:
+                    await _write(memories, ())
+
+    async def _changes(self, sessions: UserSessions) -> Mapping[SessionOwner, Sequence[SessionChange]]:
+        """Return the sessions of each user, also of users who have a profile but no session left to support it."""
+        try:
+            there = await sessions.changes()
+        except AgentrailError as error:
+            LOGGER.warning("user profiles cannot be read now: %s", error)
+            return {}
+        known = {owner: () for owner, user in self._users.items() if user.has_profile} | dict(there)
+        self._users = {owner: self._users.get(owner) or _User() for owner in known}
+        return known
 
     async def _look_at(
         self,
@@ -220,18 +236,17 @@ class Consolidation(HostPlugin):
         memories = sessions.memories(owner)
         if memories is None:
             return
+        user = self._users[owner]
         entry = await memories.get(PROFILE_ID)
         before = () if entry is None else decode_profile(entry.text)
         # Lines of a deleted source are removed at once, whether or not an update is due.
         lines = lines_without(before, {change.session: True for change in changes})
         if len(lines) < len(before):
             await _write(memories, lines)
-        if lines:
-            self._have_profiles[owner] = None
-        else:
-            self._have_profiles.pop(owner, None)
-        made_at_ms = max(0 if entry is None else entry.at_ms, self._made_at.get(owner, 0))
-        read, now = self._read.setdefault(owner, {}), sessions.now_ms()
+        user.has_profile = bool(lines)
+        made_at_ms = max(0 if entry is None else entry.at_ms, user.made_at_ms)
+        read = {one.session: user.read[one.session] for one in changes if one.session in user.read}
+        user.read, now = read, sessions.now_ms()
         found: list[ProfileLine] = []
         conversations: dict[str, Sequence[Message]] = {}
         for change in decide_changed(changes, made_at_ms, now, read):
@@ -252,13 +267,13 @@ class Consolidation(HostPlugin):
             together = [*lines, *found]
             merged = await self._ask(asking, merge_prompt(together), MergedProfile)
             lines = await self._still_there(sessions, owner, lines_merged(merged, together))
-            self._have_profiles[owner] = None
+            user.has_profile = True
             await _write(memories, lines)
             # Checked again for sessions deleted during the write.
             later = await self._still_there(sessions, owner, lines)
             if len(later) < len(lines):
                 await _write(memories, later)
-        self._made_at[owner] = now
+        user.made_at_ms = now
         read.update({change.session: change.changed_at_ms for change in due})
 
     async def _still_there(

@@ -9,7 +9,7 @@ import agentrail
 from agentrail.abc.recall import MemoryOwner
 from agentrail.errors import OptionError, StoreUnavailable
 from agentrail.host import Principal, open_host
-from agentrail.host.consolidation import PROFILE_ID, Consolidation
+from agentrail.host.consolidation import LOOK_FOR_IDLE_SECONDS, PROFILE_ID, Consolidation
 from agentrail.host.identity import SessionOwner
 from agentrail.host.profile_policy import IDLE_MS, OLD_MS, SessionChange, decode_profile
 from agentrail.outside import current
@@ -17,7 +17,7 @@ from agentrail.runtime.session_stores import OwnMemories, StoreDesk
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.recall_memory import InMemoryRecall
 from agentrail.testing.models import ScriptedModel, says
-from tests.host.hosting import ANN, profile, say
+from tests.host.hosting import ANN, BOB as HOSTS_BOB, profile, say
 from tests.host.test_profile_policy import conversation
 
 ADA, BOB = SessionOwner("acme", "ada"), SessionOwner("acme", "bob")
@@ -240,3 +240,38 @@ async def test_a_host_makes_the_profile_of_its_user_and_forgets_it_with_them(aut
         assert memories.list(ann) == ()
         assert host.supervisor.memories_of("ann", tenant_id="acme") is not None
         assert (await host.users.forget(Principal(tenant_id="acme", user_id="ann"))).is_done
+
+
+async def test_a_host_that_closes_leaves_no_profile_of_a_user_without_sessions(autojump_clock, monkeypatch):
+    """The next one would know of it with their next session only, which may never come. A profile of others stays."""
+    store, memories = MemoryStore(), InMemoryRecall()
+    monkeypatch.setattr("agentrail.host.host_lifespan.now_ms", lambda: store.now_ms() + IDLE_MS + 1_000)
+    plugin = Consolidation(
+        ScriptedModel([found(), merged(("Takes tea green", [1]))] * 2), look_every=LOOK_FOR_IDLE_SECONDS
+    )
+    model = ScriptedModel([says("Noted.") for _ in range(9)])
+    options = {"profiles": [profile(model)], "plugins": [plugin], "store": store, "memories": memories}
+    owners = [MemoryOwner(tenant="acme", user=name) for name in ("ann", "bob")]
+    async with open_host(**options) as host:
+        for who in (ANN, HOSTS_BOB):
+            for _ in range(2):
+                request = await host.submit(say("Green tea", who, session_id=who.user_id), who)
+                await request.outcome()
+        await trio.sleep(2 * LOOK_FOR_IDLE_SECONDS)
+        assert [len(memories.list(one)) for one in owners] == [1, 1]
+        await host.delete_session("ann", ANN, purge=True)
+    assert [len(memories.list(one)) for one in owners] == [0, 1]
+
+
+async def test_nothing_is_known_of_sessions_that_were_deleted():
+    """They come and go for as long as the process runs."""
+    sessions = Sessions(ada=["s1"])
+    plugin = Consolidation(ScriptedModel([found(), merged(("a", [1]))]))
+    plugin.connect(sessions)
+    async with agentrail.open_supervisor() as asking:
+        for name in ("s1", "s2", "s3"):
+            sessions.there = {(ADA, name): TALK[: 4 if name == "s1" else 3]}
+            sessions.at_ms += OLD_MS
+            sessions.changed[ADA, name] = sessions.at_ms - IDLE_MS
+            await plugin.look(asking)
+            assert list(plugin._users[ADA].read) == [name]  # noqa: SLF001 - nothing shows it
