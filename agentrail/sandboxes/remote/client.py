@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final, TypeVar, cast
 
 import trio
+from attrs import define
 
 from agentrail import outside
 from agentrail.abc import (
@@ -98,6 +99,12 @@ _DECODED_HERE_BYTES: Final = 1 << 20
 _ROOM_FOR_HEADS: Final = 1 << 20
 _CLOSE_SECONDS: Final = 3.0
 _ASSUMED: Final = frozenset({"execute"})
+
+
+@define(eq=False)
+class _Operation:
+    path: str
+    is_over: bool
 
 
 class RemoteSandbox:
@@ -399,29 +406,19 @@ class RemoteSandbox:
             errors=options.errors,
             timeout_seconds=options.timeout_seconds,
         )
-        number, path, is_over = 0, "", True
         try:
-            await self._open()
-            number = self._begin_number()
-            path, is_over = f"/leases/{self._lease}/operations/{number}", False
-            async with dialed(
-                self._address, f"{path}/open_process", self._headers(), self._tls
-            ) as connection:
-                said = await begin_process(self._address, connection, request)
-                is_over = True  # or `process` ends it
-                if isinstance(said, ProcessRefusal):
-                    raise ProcessRefused(said.message, code=said.code)
-                process = RemoteProcess(connection, said.pid, partial(self._stop, path))
-                async with holding(process):
-                    yield process
+            async with self._operation() as operation:
+                path = f"{operation.path}/open_process"
+                async with dialed(self._address, path, self._headers(), self._tls) as connection:
+                    said = await begin_process(self._address, connection, request)
+                    operation.is_over = True  # or `process` ends it
+                    if isinstance(said, ProcessRefusal):
+                        raise ProcessRefused(said.message, code=said.code)
+                    process = RemoteProcess(connection, said.pid, partial(self._stop, operation.path))
+                    async with holding(process):
+                        yield process
         except NoAnswer as none:
-            self._note_loss(none)
-            is_over = is_over or none.is_lost
             raise ProcessRefused(none.refusal.message, code=none.refusal.code) from None
-        finally:
-            if not is_over:
-                await self._stop(path)  # noqa: ASYNC102 - shielded and bounded inside
-            self._open_numbers.discard(number)
 
     def _headers(self) -> list[tuple[bytes, bytes]]:
         settled = min(self._open_numbers, default=0)
@@ -475,34 +472,35 @@ class RemoteSandbox:
         self, name: str, body: bytes, within_seconds: float, content_type: str = JSON_TYPE
     ) -> SandboxReply:
         """Send an operation under its own number, and wait for its end, even on cancellation."""
-        await self._open()
-        number = self._begin_number()
-        path = f"/leases/{self._lease}/operations/{number}"
-        is_over = not SANDBOX_OPERATIONS[name].changes
-        try:
+        async with self._operation(is_over=not SANDBOX_OPERATIONS[name].changes) as operation:
             reply = await self._connection.send(
                 "POST",
-                f"{path}/{name}",
+                f"{operation.path}/{name}",
                 body=body,
                 content_type=content_type,
                 headers={SETTLED_HEADER: str(min(self._open_numbers))},
                 within_seconds=within_seconds,
             )
-            is_over = True
+            operation.is_over = True
             return reply
+
+    @asynccontextmanager
+    async def _operation(self, *, is_over: bool = False) -> AsyncIterator[_Operation]:
+        """Number an operation for a block, and stop it there unless it is over at the end of the block."""
+        await self._open()
+        self._last_number = number = self._last_number + 1
+        self._open_numbers.add(number)
+        operation = _Operation(f"/leases/{self._lease}/operations/{number}", is_over)
+        try:
+            yield operation
         except NoAnswer as none:
             self._note_loss(none)
-            is_over = is_over or none.is_lost
+            operation.is_over = operation.is_over or none.is_lost
             raise
         finally:
-            if not is_over:
-                await self._stop(path)  # noqa: ASYNC102 - shielded and bounded inside
+            if not operation.is_over:
+                await self._stop(operation.path)  # noqa: ASYNC102 - shielded and bounded inside
             self._open_numbers.discard(number)
-
-    def _begin_number(self) -> int:
-        self._last_number += 1
-        self._open_numbers.add(self._last_number)
-        return self._last_number
 
     async def _stop(self, path: str) -> None:
         """Stop an operation whose result is no longer wanted, or prevent its start.
