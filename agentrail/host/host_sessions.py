@@ -1,7 +1,7 @@
 """Sessions for callers: find, create, wake and remove them, always restricted to the caller's own."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from typing import Final, Unpack
 
 from msgspec.structs import replace
@@ -280,7 +280,7 @@ class HostSessions:
         owner, keep = SessionOwner(context.tenant_id, context.user_id), start.get("keep", True)
         key = key_of(context.tenant_id, context.session_id)
         try:
-            async with nullcontext() if keep else self._following(owner, context.session_id):
+            async with nullcontext() if keep else self.temporary.starting(owner, context.session_id):
                 with self._open_sessions.starting(owner, context.session_id):
                     session = self._fresh[key] = await self.supervisor.start_session(options)
             return session, True
@@ -295,16 +295,6 @@ class HostSessions:
             if facts is None:
                 raise
             return await self.open(facts, owner), False
-
-    @asynccontextmanager
-    async def _following(self, owner: SessionOwner, session_id: SessionId) -> AsyncIterator[None]:
-        """Start a temporary session in this block."""
-        is_new = await self.temporary.note(owner, session_id)
-        try:
-            yield
-        finally:
-            if is_new:
-                self.temporary.follow(owner, session_id)
 
     async def check_takes_files(self, profile: AgentProfile | None, context: ProfileContext) -> None:
         """Refuse files unless the session certainly has its own workspace."""
@@ -397,7 +387,7 @@ class HostSessions:
         session = self.ended_of(owner, session_id) or await self.open(facts, owner)
         is_kept = not is_temporary(facts.user_data)
         try:
-            async with nullcontext() if is_kept else self._following(owner, wanted):
+            async with nullcontext() if is_kept else self.temporary.starting(owner, wanted):
                 with self._open_sessions.starting(owner, wanted):
                     fork = await session.fork(at, turn=turn, session_id=wanted)
         except (AlreadyExists, AlreadyStarted):  # another caller was faster, possibly another user

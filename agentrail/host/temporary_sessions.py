@@ -1,6 +1,7 @@
 """Temporary sessions: in no list, and deleted when they end, at the latest ten minutes after their last cycle."""
 
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 import msgspec
@@ -16,7 +17,9 @@ from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.runtime.arguments import faults_of_key
 from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_keys import key_of
 from agentrail.runtime.session_rows import ASLEEP, changed_at_ms, phase_of
+from agentrail.runtime.shared_resources import Beginnings
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.structs import decoder_of
 
@@ -71,6 +74,7 @@ class TemporarySessions:
     def __init__(self, supervisor: SessionSupervisor) -> None:
         self._supervisor = supervisor
         self._owners: dict[tuple[str, str], SessionOwner] = {}
+        self._busy = Beginnings()
         self._departures = Departures(supervisor.shared_node)
         self._unread = 0  # adopted rows
         self._nursery: trio.Nursery | None = None
@@ -118,19 +122,20 @@ class TemporarySessions:
             except AgentrailError as error:
                 LOGGER.warning("cannot look for temporary sessions of dead nodes: %s", error)
 
-    async def note(self, owner: SessionOwner, session_id: str) -> bool:
-        """Note a session before it is started, so that a crash leaves none behind. False if it is noted already."""
+    @asynccontextmanager
+    async def starting(self, owner: SessionOwner, session_id: str) -> AsyncIterator[None]:
+        """Note a session before it is started in this block, so that a crash leaves none behind, and follow it afterwards."""
         key = owner.tenant_id, session_id
-        if key in self._owners:
-            return False
-        self._owners[key] = owner
-        if self._supervisor.keeps_owed:
+        async with self._busy.reserve(key_of(*key)):
+            is_new = key not in self._owners
+            known = self._owners.setdefault(key, owner)
             try:
-                await self._supervisor.change_owed([encode_temporary(owner, session_id)], own=True)
-            except BaseException:
-                del self._owners[key]
-                raise
-        return True
+                if self._supervisor.keeps_owed:  # also of a known one, whose first note may have failed
+                    await self._supervisor.change_owed([encode_temporary(known, session_id)], own=True)
+                yield
+            finally:
+                if is_new:
+                    self.follow(owner, session_id)
 
     def follow(self, owner: SessionOwner, session_id: str) -> None:
         """Delete a noted session when its time is over. One that was not started is forgotten."""
@@ -141,7 +146,8 @@ class TemporarySessions:
         seen: dict[int, int] = {}  # its last change, and when it was first seen
         while self.has(owner.tenant_id, session_id):
             try:
-                seconds = await self._settle(owner, session_id, seen)
+                async with self._busy.reserve(key_of(owner.tenant_id, session_id)):
+                    seconds = await self._settle(owner, session_id, seen)
             except AgentrailError as error:
                 LOGGER.warning("temporary session %s is not deleted yet: %s", session_id, error)
                 seconds = DELETE_RETRY_SECONDS

@@ -1,5 +1,7 @@
 """Sessions that are not kept (11.2 K23): in no list, and deleted when they end, at the latest ten minutes after their last cycle."""
 
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from agentrail.errors import (
     DayBudgetSpent,
     OptionError,
     QuotaReached,
+    SessionDown,
     SessionUnknown,
     StoreUnavailable,
 )
@@ -26,13 +29,17 @@ from agentrail.host.temporary_sessions import (
     decode_temporary,
     encode_temporary,
 )
+from agentrail.outside import installed
 from agentrail.runtime.session_clock import now_ms, set_now_ms
 from agentrail.stores.memory import MemoryStore
+from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import FunctionModel, Turn, says
 from agentrail.wire.rows import ALL_ROWS
+from tests.actors.test_cancelled_starts import CancelAtStep
 from tests.host.hosting import ANN, asked, hosting, say
 from tests.host.test_day_budgets import HOUR_MS, NOON
-from tests.runtime.rig import eventually, on_virtual_time
+from tests.runtime.rig import Inline, eventually, on_virtual_time
+from tests.runtime.test_cancelled_callers import struck_at
 from tests.runtime.test_spending import Priced
 
 OWNER = SessionOwner("acme", "ann")
@@ -198,6 +205,46 @@ async def test_a_clock_that_was_set_back_delays_it_by_ten_minutes():
         assert stored(store) == ["asked", "acme/asked"]
         await trio.sleep(TEMPORARY_SECONDS)
         assert stored(store) == []
+
+
+@on_virtual_time
+@pytest.mark.parametrize("call", ["create", "cancelled create"])
+async def test_an_id_that_is_used_again_at_any_step_is_temporary_too(call):
+    """While the session before is deleted; and what a cancelled caller began goes as well."""
+    step, is_struck = 0, True
+    while is_struck:
+        step += 1
+        store = own_store()
+        with installed(Inline()):
+            async with hosting(talking(), store=FaultyStore(store)) as host, trio.open_nursery() as nursery:
+                create = partial(host.create, ANN, session_id="a", keep=False)
+                if call == "create":
+                    due = trio.CancelScope()
+
+                    async def create_again(due=due, create=create):
+                        with due:
+                            await trio.sleep_forever()
+                        for _ in range(9):
+                            with suppress(AlreadyExists, SessionDown):
+                                await create()
+
+                    await create()
+                    nursery.start_soon(create_again)
+                    await trio.testing.wait_all_tasks_blocked()
+                    instrument = CancelAtStep(step, due)
+                    trio.lowlevel.add_instrument(instrument)
+                    await host.delete_session("a", ANN)
+                    await trio.sleep(1)
+                    trio.lowlevel.remove_instrument(instrument)
+                    is_struck = due.cancel_called
+                    due.cancel()
+                else:
+                    is_struck = await struck_at(step, create)
+                await trio.sleep(1)
+                here = [f"acme/{one.session_id}" for one in host.supervisor.sessions()]
+                assert [row.id for row in store.owed(TEMPORARY_SESSIONS)] == here
+                await trio.sleep(3 * TEMPORARY_SECONDS)
+                assert stored(store) == []
 
 
 @on_virtual_time
