@@ -9,6 +9,7 @@ import trio
 
 from agentrail.abc.living_nodes import Departures
 from agentrail.abc.store import TEMPORARY_SESSIONS, Filters, OwedRow, decoded_rows
+from agentrail.actors.keyed_locks import KeyedLocks
 from agentrail.errors import AgentrailError, OptionError, SessionDown, SessionNotFound
 from agentrail.host.identity import SessionOwner, is_temporary
 from agentrail.host.quotas import DayBudgets
@@ -17,9 +18,7 @@ from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.runtime.arguments import faults_of_key
 from agentrail.runtime.session_clock import now_ms
-from agentrail.runtime.session_keys import key_of
 from agentrail.runtime.session_rows import ASLEEP, changed_at_ms, phase_of
-from agentrail.runtime.shared_resources import Beginnings
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.structs import decoder_of
 
@@ -74,7 +73,7 @@ class TemporarySessions:
     def __init__(self, supervisor: SessionSupervisor) -> None:
         self._supervisor = supervisor
         self._owners: dict[tuple[str, str], SessionOwner] = {}
-        self._busy = Beginnings()
+        self._busy = KeyedLocks()
         self._departures = Departures(supervisor.shared_node)
         self._unread = 0  # adopted rows
         self._nursery: trio.Nursery | None = None
@@ -126,7 +125,7 @@ class TemporarySessions:
     async def starting(self, owner: SessionOwner, session_id: str) -> AsyncIterator[None]:
         """Note a session before it is started in this block, so that a crash leaves none behind, and follow it afterwards."""
         key = owner.tenant_id, session_id
-        async with self._busy.reserve(key_of(*key)):
+        async with self._busy.hold(key):
             is_new = key not in self._owners
             known = self._owners.setdefault(key, owner)
             try:
@@ -146,7 +145,7 @@ class TemporarySessions:
         seen: dict[int, int] = {}  # its last change, and when it was first seen
         while self.has(owner.tenant_id, session_id):
             try:
-                async with self._busy.reserve(key_of(owner.tenant_id, session_id)):
+                async with self._busy.hold((owner.tenant_id, session_id)):
                     seconds = await self._settle(owner, session_id, seen)
             except AgentrailError as error:
                 LOGGER.warning("temporary session %s is not deleted yet: %s", session_id, error)

@@ -160,7 +160,7 @@ class Forks:
         refused = decide_refusal(state, now_ms())
         if refused is not None:
             raise SessionRefused(session_id, refused)
-        async with self._shared.beginnings.reserve(fork.ports.key):
+        async with self._shared.beginnings.hold(fork.ports.key):
             self._check_free(scope, session_id)
             await self._shared.begin_journal(fork, forked_from=(parent, number))
             fork.options = options

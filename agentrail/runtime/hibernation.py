@@ -227,7 +227,7 @@ class Hibernation:
     async def _wake(self, cell: SessionCell) -> None:
         key = cell.ports.key
         try:
-            async with self._shared.beginnings.reserve(key):
+            async with self._shared.beginnings.hold(key):
                 row = self._shared.asleep.get(key)
                 if row is None:  # it returned in another way
                     return
@@ -297,7 +297,7 @@ class Hibernation:
         node = self._shared.store_of("resume_session").node
         await trio.lowlevel.checkpoint()
         key = key_of(wanted.scope, wanted.session_id)
-        async with self._shared.beginnings.reserve(key):
+        async with self._shared.beginnings.hold(key):
             if self._shared.down is not None:
                 raise SessionDown(wanted.session_id, self._shared.down)
             if self._shared.is_draining:
@@ -603,7 +603,7 @@ class Hibernation:
     async def give_back_claimed(self, row: StoredSession) -> None:
         """End the reservation of a tree, unless a caller has resumed it here meanwhile and so owns it."""
         key = key_of(row.scope, row.session)
-        async with self._shared.beginnings.reserve(key):
+        async with self._shared.beginnings.hold(key):
             if self._shared.live(key) is None:
                 self._shared.store_of("resume").give_back(row.scope, row.session)
 

@@ -723,7 +723,7 @@ class Journals:
         refuse(*faults_of_key(scope, session_id))
         keeping = await self._store_for("delete_session")
         key = key_of(scope, session_id)
-        async with self._shared.beginnings.reserve(key):
+        async with self._shared.beginnings.hold(key):
             if self._known(key) is not None:
                 raise StillNeeded(session_id, by=["this process, in which it is running: stop it first"])
             wanted = SessionId(session_id)

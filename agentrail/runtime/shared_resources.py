@@ -1,7 +1,6 @@
 """State shared by the parts of a supervisor, and delegation of its methods to them."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
@@ -9,6 +8,7 @@ import trio
 from attrs import define, field
 
 from agentrail.actors.actor_types import ActorView
+from agentrail.actors.keyed_locks import KeyedLocks
 from agentrail.errors import OptionError, SessionDown
 from agentrail.messages import SessionId
 from agentrail.outside import current_run
@@ -21,24 +21,6 @@ from agentrail.runtime.session_actor import SessionCell, SleepingSession
 from agentrail.runtime.session_reports import ReportBoard
 from agentrail.runtime.session_sandbox import Workspace
 from agentrail.runtime.tool_sources import SessionTools
-
-
-class Beginnings:
-    def __init__(self) -> None:
-        self._under_way: dict[str, trio.Event] = {}
-
-    @asynccontextmanager
-    async def reserve(self, key: str) -> AsyncIterator[None]:
-        """Wait for a key, and hold it until the block ends. Look up the key's session inside the block."""
-        while key in self._under_way:  # not `if`: of several waiting tasks, one is first
-            await self._under_way[key].wait()
-        is_over = self._under_way[key] = trio.Event()
-        try:
-            yield
-        finally:
-            del self._under_way[key]
-            is_over.set()
-
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -82,7 +64,8 @@ class Shared:
     asleep: dict[str, SleepingSession] = field(factory=dict)
     # Ended here, but their journals are not released yet.
     retiring: dict[str, SessionCell] = field(factory=dict)
-    beginnings: Beginnings = field(factory=Beginnings)
+    # Held while a session starts, returns or is removed. Its key is looked up inside.
+    beginnings: KeyedLocks = field(factory=KeyedLocks)
     fan_in: FanIn = field(factory=FanIn)
     board: ReportBoard = field(factory=ReportBoard)
     down: str | None = None

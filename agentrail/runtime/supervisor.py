@@ -391,7 +391,7 @@ class SessionSupervisor(Unique):
             session = self._begin(cell, workspace, chosen.restart)
         else:
             cell.options = chosen
-            async with self._shared.beginnings.reserve(cell.ports.key):
+            async with self._shared.beginnings.hold(cell.ports.key):
                 self._check_free(chosen.scope, session_id)
                 await self._shared.begin_journal(cell)
                 session = self._begin(cell, workspace, chosen.restart)

@@ -136,7 +136,7 @@ class UserErasure:
                     await self._stop(root, scope)
             except AgentrailError as error:  # it is hibernated, and cannot be woken to be ended
                 why = error
-            async with self._shared.beginnings.reserve(key):
+            async with self._shared.beginnings.hold(key):
                 if self._known(key) is None:
                     await self._shared.fan_in.settle(scope, root)
                     erase = partial(keeping.store.erase, scope, root, USER_FORGOTTEN)

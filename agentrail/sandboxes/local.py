@@ -31,6 +31,7 @@ from agentrail.abc import (
 )
 from agentrail.abc.held_secrets import secrets_in_variables
 from agentrail.abc.versions import FileKeeper, GetContent, PutBack
+from agentrail.actors.keyed_locks import KeyedLocks
 from agentrail.core.journal.file_changes import WantedFile
 from agentrail.errors import ProcessRefused, SandboxError
 from agentrail.logs import Logger
@@ -53,7 +54,6 @@ from agentrail.sandboxes.grep import (
     grep_with_ripgrep,
     refuse_slow,
 )
-from agentrail.sandboxes.locks import KeyedLocks
 from agentrail.sandboxes.path_patterns import FILE_NAME, PathPattern
 from agentrail.sandboxes.paths import decide_anywhere, decide_names, join_names
 from agentrail.sandboxes.process_tree import has_proc

@@ -23,10 +23,10 @@ from agentrail.abc import (
     Transfer,
     WriteResult,
 )
+from agentrail.actors.keyed_locks import KeyedLocks
 from agentrail.otp.field_rules import checks_arguments
 from agentrail.sandboxes.files import edit_bytes, hash_bytes
 from agentrail.sandboxes.grep import Document, fault_of_pattern, fill_batches, grep_in_helper
-from agentrail.sandboxes.locks import KeyedLocks
 from agentrail.sandboxes.paths import decide_names, join_names, show_names
 from agentrail.sandboxes.protected_names import PROTECTED, ProtectedNames
 from agentrail.sandboxes.refusals import (

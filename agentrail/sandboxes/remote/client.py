@@ -29,11 +29,11 @@ from agentrail.abc import (
     Transfer,
     WriteResult,
 )
+from agentrail.actors.keyed_locks import KeyedLocks
 from agentrail.errors import OptionError, ProcessRefused
 from agentrail.otp.field_rules import checks_arguments
 from agentrail.process_account import note_left_elsewhere
 from agentrail.sandboxes.command_runner import check_command
-from agentrail.sandboxes.locks import KeyedLocks
 from agentrail.sandboxes.paths import decide_names, escape
 from agentrail.sandboxes.refusals import PathRefused, encode_text
 from agentrail.sandboxes.remote.connection import (
