@@ -129,7 +129,7 @@ class TemporarySessions:
             is_new = key not in self._owners
             known = self._owners.setdefault(key, owner)
             try:
-                if self._supervisor.keeps_owed:  # also of a known one, whose first note may have failed
+                if self._supervisor.keeps_owed:  # a known one too: its first note may have failed
                     await self._supervisor.change_owed([encode_temporary(known, session_id)], own=True)
                 yield
             finally:
@@ -142,7 +142,7 @@ class TemporarySessions:
         self._nursery.start_soon(self._follow, owner, session_id, name="follow a temporary session")
 
     async def _follow(self, owner: SessionOwner, session_id: str) -> None:
-        seen: dict[int, int] = {}  # its last change, and when it was first seen
+        seen: dict[int, int] = {}  # time of its last change, and of our first sight of it
         while self.has(owner.tenant_id, session_id):
             try:
                 async with self._busy.hold((owner.tenant_id, session_id)):
@@ -184,7 +184,7 @@ class TemporarySessions:
         if written_ms not in seen:
             seen.clear()
             seen[written_ms] = at_ms
-        # The clock may have been set back since it was written.
+        # The clock may have been set back since then.
         since_ms = min(written_ms or at_ms, seen[written_ms])
         return decide_seconds_left(
             is_working=is_working, has_ended=has_ended, changed_at_ms=since_ms, at_ms=at_ms

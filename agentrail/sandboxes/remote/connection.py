@@ -157,7 +157,7 @@ class Connection:
         return self._client
 
     async def aclose(self) -> None:
-        self._is_closed = True  # a request that it breaks is not sent again
+        self._is_closed = True  # no retry of a broken request
         if self._client is not None:
             await self._client.aclose()
             self._client = None
