@@ -196,16 +196,14 @@ class Consolidation(HostPlugin):
         """
         assert self._sessions is not None  # noqa: S101 - it is connected
         for owner, changes in (await self._changes(self._sessions)).items():
-            user = self._users[owner]
-            if user.rests_until_ms > self._sessions.now_ms():
-                continue
+            user, now = self._users[owner], self._sessions.now_ms()
             try:
                 await self._look_at(asking, self._sessions, owner, changes)
             except AgentrailError as error:
-                user.rests_until_ms = self._sessions.now_ms() + _AGAIN_MS
-                LOGGER.warning(
-                    "the profile of a user of tenant %r was not created: %s", owner.tenant_id, error
-                )
+                if user.rests_until_ms <= now:
+                    told = "the profile of a user of tenant %r was not created: %s"
+                    LOGGER.warning(told, owner.tenant_id, error)
+                    user.rests_until_ms = self._sessions.now_ms() + _AGAIN_MS
 
     async def stop(self) -> None:
         """Delete the profiles of users without sessions. The next process would not know of these users."""
@@ -244,6 +242,8 @@ class Consolidation(HostPlugin):
         if len(lines) < len(before):
             await _write(memories, lines)
         user.has_profile = bool(lines)
+        if user.rests_until_ms > sessions.now_ms():
+            return
         made_at_ms = max(0 if entry is None else entry.at_ms, user.made_at_ms)
         read = {one.session: user.read[one.session] for one in changes if one.session in user.read}
         user.read, now = read, sessions.now_ms()

@@ -263,6 +263,27 @@ async def test_a_host_that_closes_leaves_no_profile_of_a_user_without_sessions(a
     assert [len(memories.list(one)) for one in owners] == [0, 1]
 
 
+async def test_lines_of_a_deleted_session_go_while_a_failed_profile_waits(caplog):
+    """Its model is asked again after an hour, and the log says it once."""
+    sessions = Sessions(ada=["s1"])
+    model = ScriptedModel([found(), merged(("a", [1])), says("no JSON"), says("none either")])
+    plugin = Consolidation(model)
+    plugin.connect(sessions)
+    async with agentrail.open_supervisor() as asking:
+        await plugin.look(asking)
+        sessions.at_ms += OLD_MS
+        sessions.there[ADA, "s2"], sessions.changed[ADA, "s2"] = TALK, sessions.at_ms - IDLE_MS
+        await plugin.look(asking)
+        assert sessions.profile_of() == [("a", ("s1", (1,)))]
+        asked = len(model.requests)
+        del sessions.there[ADA, "s1"]
+        for _ in range(3):
+            await plugin.look(asking)
+            assert sessions.profile_of() == []
+    assert len(model.requests) == asked
+    assert caplog.text.count("was not created") == 1
+
+
 async def test_nothing_is_known_of_sessions_that_were_deleted():
     """They come and go for as long as the process runs."""
     sessions = Sessions(ada=["s1"])
