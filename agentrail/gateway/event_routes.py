@@ -24,7 +24,6 @@ from agentrail.gateway.request_parser import (
     yes_or_no,
 )
 from agentrail.gateway.response_bodies import CheckReply, HealthReply, ReadyReply, as_given
-from agentrail.gateway.route_errors import ON_SESSION
 from agentrail.gateway.session_routes import in_path, number_in_query, runs
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.streams import EventStream
@@ -157,7 +156,7 @@ EVENT_ROUTES: Final = (
         is_stream=True,
         aim=_aim_of_events,
         replies={200: EventPageReply, 204: ()},
-        refusals=f"{ON_SESSION} cursor_invalid request_unknown option_error",
+        refusals="cursor_invalid request_unknown option_error",
     ),
     CallRoute(
         "GET",
@@ -166,7 +165,7 @@ EVENT_ROUTES: Final = (
         does="shows a call and its result in parts",
         query=("result_from", "result_to"),
         replies={200: CallDetails},
-        refusals=f"{ON_SESSION} unknown_call",
+        refusals="unknown_call",
     ),
     CallRoute(
         "GET",
@@ -174,7 +173,6 @@ EVENT_ROUTES: Final = (
         _context,
         does="shows the next request to the model, part by part",
         replies={200: ContextReply},
-        refusals=f"{ON_SESSION} session_is_child",
     ),
     CallRoute(
         "GET",

@@ -21,7 +21,7 @@ _GUARDED: Final = (
 _WITH_BODY: Final = "bad_json content_type too_large too_slow server_full"
 _STREAMED: Final = "too_many_streams server_full cursor_ahead subscriber_too_slow"
 ON_SESSION: Final = (
-    "session_unknown profile_unknown session_ended session_rested session_refused supervisor_closed mailbox_full call_timeout reply_timeout"
+    "session_unknown session_is_child profile_unknown session_ended session_rested session_refused supervisor_closed mailbox_full call_timeout reply_timeout"
     " store_unavailable held_by owner_silent fenced unrevivable store_too_new journal_drifted journal_behind erased trimmed session_unreadable"
 )
 CREATING: Final = (
@@ -29,14 +29,12 @@ CREATING: Final = (
     " option_error"
 )
 MESSAGE: Final = (
-    f"{ON_SESSION} {CREATING} profile_mismatch session_is_child session_busy client_id_reused queue_full"
+    f"{ON_SESSION} {CREATING} profile_mismatch session_busy client_id_reused queue_full"
     " steering_queue_full prompt_rejected prompt_error cannot_go_on budget webhook_invalid webhooks_off"
     " attachment_invalid attachments_unsupported request_refused command_unknown command_error"
 )
-DECIDING: Final = (
-    f"{ON_SESSION} approval_unknown already_resolved interaction_error unknown_call cannot_go_on your_move"
-)
-BRANCHING: Final = f"{ON_SESSION} session_is_child cannot_go_on option_error your_move"
+DECIDING: Final = "approval_unknown already_resolved interaction_error unknown_call cannot_go_on your_move"
+BRANCHING: Final = "cannot_go_on option_error your_move"
 
 
 _MORE_STATUSES: Final[Mapping[tuple[str, str], Mapping[int, str]]] = {

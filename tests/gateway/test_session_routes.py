@@ -7,14 +7,16 @@ from typing import Any
 import httpx
 import pytest
 import trio
+from msgspec.structs import replace
 
 from agentrail.abc import FileBytes
 from agentrail.abc.recall import MemoryEntry, MemoryOwner
-from agentrail.abc.store import Filters
+from agentrail.abc.store import Filters, StoredSession
 from agentrail.errors import SessionDown
 from agentrail.gateway.app import ROUTES
 from agentrail.gateway.path_endpoint import CallRoute
 from agentrail.host import Limits
+from agentrail.messages import SessionId
 from agentrail.plugins import HumanApproval
 from agentrail.runtime.session_files import open_files
 from agentrail.stores.memory import MemoryStore
@@ -439,3 +441,24 @@ async def test_a_session_that_cannot_be_read_is_told_as_that_and_can_be_deleted(
         assert (await web.client.delete("/sessions/a?purge=true", headers=by("ann"))).status_code == 204
         assert [one.session for one in store.find(Filters(scope="acme"))] == ["z"]
         error_of(await web.client.get("/sessions/a", headers=by("ann")), 404, "session_unknown")
+
+
+class RowsOfAnotherRoot(MemoryStore):
+    """A store in which each session is a sub-agent of one that there is not."""
+
+    def get(self, scope: str, session: SessionId) -> StoredSession | None:
+        found = super().get(scope, session)
+        return None if found is None else replace(found, root=SessionId("boss"))
+
+
+async def test_a_row_that_names_another_root_is_refused_as_the_page_has_it():
+    """Only some routes had the code, and the rig compares each answer with the page."""
+    store = RowsOfAnotherRoot()
+    async with serving(answering("Hi."), auth=auth, store=store, headers=by("ann")) as web:
+        said = {"session_id": "main", "message": "Hi"}
+        assert (await web.client.post("/chat", json=said)).status_code == 200
+    async with serving(answering(), auth=auth, store=store) as web:
+        for route in ON_A_SESSION:
+            if route.path.endswith(("/abort", "/reject", "/breakpoints")):
+                refused = await call(web, route, "main", by("ann"))
+                assert error_of(refused, 409, "session_is_child")["root_id"] == "boss"
