@@ -7,6 +7,7 @@ from typing import Final
 
 import apsw
 
+from agentrail.file_systems import NotRegular, read_regular
 from agentrail.stores.sqlite_connections import DamagedStoreError
 from agentrail.stores.sqlite_files import beside, replace_with_private_file, sync_directory, sync_file
 from agentrail.stores.sqlite_rows import (
@@ -40,6 +41,8 @@ _STRAYS: Final = (
     AND behind.session = one.session AND behind.seq > one.last_seq) LIMIT 1""",
 )
 """Queries that find lost rows: rows without their session, and sessions whose last record differs from the stored one."""
+
+_MOST_NAME_BYTES: Final = 4096
 
 
 def check_sound(connection: apsw.Connection, *, is_current: bool = True) -> None:
@@ -99,8 +102,8 @@ def set_aside(path: Path) -> Path | None:
 
 def _name_in(marker: Path) -> str:
     try:
-        name = marker.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
+        name = read_regular(marker, _MOST_NAME_BYTES).decode()
+    except (NotRegular, UnicodeDecodeError):
         name = ""
     if not name.isprintable() or name != Path(name).name or not name:
         message = f"{marker.name} names no file: remove it, and the store is checked again"

@@ -39,6 +39,7 @@ from agentrail.core.session.transitions import is_late_ephemeral
 from agentrail.core.stack.loaded_stack import PluginEntry, load_stack
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import InternalError
+from agentrail.file_systems import fault_of_reading
 from agentrail.messages import Message
 from agentrail.testing.plugins import PluginShelf
 from agentrail.testing.scenario_head import (
@@ -114,6 +115,9 @@ def run_scenario(path: Path | str, *, rewrite: bool = False) -> None:
         ScenarioError: Your move: the file cannot be parsed. The message names the line.
     """
     file = Path(path)
+    if fault := fault_of_reading(file):
+        message = f"{file} cannot be read: {fault}"
+        raise ScenarioError(message)
     written = file.read_text(encoding="utf-8")
     came = play(read_scenario(written))
     if came == written:

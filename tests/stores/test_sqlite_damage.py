@@ -17,6 +17,7 @@ from agentrail.stores import sqlite
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.stores.sqlite_damage import marker_path
 from agentrail.stores.sqlite_files import lock_path
+from tests.pipes import pipe_at
 from tests.stores.rig import following, opening, snapshot_of
 from tests.thinned import nightly
 
@@ -491,4 +492,16 @@ def test_a_marker_of_a_salvage_that_names_no_file_is_refused(golden, tmp_path, n
     shutil.copy(golden, path)
     marker_path(path).write_bytes(name)
     with pytest.raises(StoreUnavailable, match="names no file: remove it"), closing(open_at(path)) as store:
+        store.change_owed([])
+
+
+def test_a_pipe_in_place_of_a_marker_is_not_waited_for(golden, tmp_path):
+    """Opened, it would wait for its writer, and the server would never start."""
+    path = tmp_path / "sessions.db"
+    shutil.copy(golden, path)
+    with (
+        pipe_at(marker_path(path), b"sessions.db.damaged"),
+        pytest.raises(StoreUnavailable, match="names no file: remove it"),
+        closing(open_at(path)) as store,
+    ):
         store.change_owed([])

@@ -26,6 +26,7 @@ from agentrail.testing.scenario_signals import print_signal, read_signal
 from agentrail.testing.scenario_syntax import LineWords, Said, ScenarioError, quote, split_words
 from tests.core.golden_values import EVENTS, SIGNALS
 from tests.core.worlds import new_session
+from tests.pipes import pipe_at
 from tests.thinned import each
 
 GOOD = """\
@@ -109,6 +110,15 @@ def test_a_line_that_cannot_be_read_is_named(line, complaint):
     """Nothing is guessed and nothing is skipped: the message has the number, the line, and what was expected."""
     with pytest.raises(ScenarioError, match=complaint):
         read_scenario(line)
+
+
+def test_a_pipe_in_place_of_a_scenario_is_not_waited_for(tmp_path):
+    """Opened, it would wait for its writer."""
+    with (
+        pipe_at(tmp_path / "a.txt"),
+        pytest.raises(ScenarioError, match=r"a\.txt cannot be read: it is a named pipe"),
+    ):
+        run_scenario(tmp_path / "a.txt")
 
 
 JSON = st.recursive(
