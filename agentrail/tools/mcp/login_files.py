@@ -1,5 +1,6 @@
 """Logins to MCP servers on disk: one file per server address and principal, which only its owner can read."""
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -79,9 +80,13 @@ class LoginFile:
         """Replace the login in one step.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: It cannot be written, or is too large to be read again.
         """
-        write_private(self.path, json.dumps(asdict(login)).encode())
+        data = json.dumps(asdict(login)).encode()
+        if len(data) > MAX_LOGIN_BYTES:
+            message = f"the login has more than {MAX_LOGIN_BYTES >> 20} MiB"
+            raise OSError(errno.EFBIG, message, str(self.path))
+        write_private(self.path, data)
 
     def delete(self) -> bool:
         """Delete the login. Return whether there was one."""

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agentrail.tools.mcp.login_files import Login, LoginFile
+from agentrail.tools.mcp.login_files import MAX_LOGIN_BYTES, Login, LoginFile
 from tests.pipes import pipe_at
 
 LOGIN = {"tokens": {"access_token": "t"}, "expires_at": 5.0, "client": {"client_id": "c"}}
@@ -49,3 +49,10 @@ def test_a_pipe_in_its_place_is_not_waited_for(tmp_path):
     file = LoginFile(tmp_path, "https://a.example/mcp")
     with pipe_at(file.path, json.dumps(LOGIN).encode()):
         assert file.read() is None
+
+
+def test_a_login_that_could_not_be_read_again_is_not_written(file):
+    """It replaced the earlier one, and was read as none: the user had to log in after each restart."""
+    with pytest.raises(OSError, match="has more than 1 MiB"):
+        file.write(Login(tokens={"access_token": "t" * MAX_LOGIN_BYTES}))
+    assert file.read() == Login(**LOGIN)
