@@ -67,7 +67,8 @@ def load_machine(path: str, *, combinations: bool) -> "type[StackMachine]":
     if isinstance(found, type) and issubclass(found, stacks.StackMachine):
         return found
     if not isinstance(found, list | tuple):
-        message = f"{path!r} is a {type(found).__name__}, expected a list of plugins, or a class from stacks.stack_machine"
+        kind = f"the class {found.__name__}" if isinstance(found, type) else f"a {type(found).__name__}"
+        message = f"{path!r} is {kind}, expected a list of plugins, or a class from stacks.stack_machine"
         raise OptionError([message])
     max_size = min(MAX_COMBINED, len(found)) if combinations and found else None
     return stacks.stack_machine(found, max_size=max_size, origin=(path, found))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 
 from agentrail.abc.store import StoredSession
 from agentrail.cli.session_filters import EVERY_SESSION, ChosenSessions
@@ -35,7 +35,9 @@ def from_sessions(
     directory: Path,
     *,
     chosen: ChosenSessions = EVERY_SESSION,
-    limit: Annotated[int, Parameter(help="Maximum number of cases.")] = 100,
+    limit: Annotated[
+        int, Parameter(help="Maximum number of cases.", validator=validators.Number(gte=1))
+    ] = 100,
     place: StorePlace = USUAL_PLACE,
 ) -> None:
     if (directory / "cases.jsonl").exists():  # before a cassette is written

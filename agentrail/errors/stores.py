@@ -152,16 +152,16 @@ class JournalCorrupt(StoreError):
     """A record's hash does not match.
 
     Attributes:
-        session_id: Id of the session.
+        session_id: Id of the session. Empty if no record could be read.
         seq: Number of the record. Earlier ones are intact.
     """
 
     code = "journal_corrupt"
 
     def __init__(self, session_id: str, seq: int, *, why: str = "its hash does not match") -> None:
-        super().__init__(
-            f"journal of session {session_id!r}: record {seq} is damaged ({why}); it is intact up to {seq - 1}, and can be forked there"
-        )
+        whose = f" of session {session_id!r}" if session_id else ""
+        intact = f"; it is intact up to {seq - 1}, and can be forked there" if seq > 1 else ""
+        super().__init__(f"journal{whose}: record {seq} is damaged ({why}){intact}")
         self.session_id = session_id
         self.seq = seq
 

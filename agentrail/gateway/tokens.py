@@ -353,6 +353,6 @@ def _end_of(days: float, now: float) -> float:
     except (OverflowError, ValueError, OSError):  # after the year 9999, or not a number
         end = 0
     if end <= now:
-        message = f"a token cannot last for {days:g} days; give a positive number, or omit it for a token that never expires"
+        message = f"a token cannot last for {days:g} days; give a positive number, at most 2,900,000, or omit it for a token that never expires"
         raise OptionError([message])
     return float(end)

@@ -465,8 +465,12 @@ class SqliteStore(TreeTaker):
     def _check_is_file(self) -> None:
         if not self._path.is_file():
             reason = "it is not a regular file" if self._path.exists() else "there is no such file"
-            message = f"no sessions are stored in {os.fspath(self._path)!r}: {reason}; store one with agentrail chat or agentrail run --keep, or name another place with --data-dir"
-            raise StoreUnavailable(message)
+        elif not self._path.stat().st_size:
+            reason = "it is empty"
+        else:
+            return
+        message = f"no sessions are stored in {os.fspath(self._path)!r}: {reason}; store one with agentrail chat or agentrail run --keep, or name another place with --data-dir"
+        raise StoreUnavailable(message)
 
     def _open_first(self) -> None:
         with translated(self._path):

@@ -125,6 +125,7 @@ async def test_bad_input_is_told_before_anything_is_tried(folder):
         ("no_python:STACK", "module 'no_python': SyntaxError: "),
         ("leaves:STACK", "module 'leaves': ImportError: it exits the interpreter on import (SystemExit: 0)"),
         ("mine:NUMBER", "is a int, expected a list of plugins"),
+        ("agentrail.plugins:Planning", "is the class Planning, expected a list of plugins"),
         ("mine:BROKEN", "two plugins are named 'quiet'"),
     ):
         ran = await run_line(f"check-plugins {line}", cwd=folder)

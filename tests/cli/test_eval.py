@@ -424,6 +424,8 @@ async def test_only_the_chosen_sessions_become_cases_and_no_file_is_replaced(des
     assert (ran.code, "no case was made" in ran.err, (desk / "none").exists()) == (2, True, False)
     ran = await run(desk, "evals from-sessions few --store sqlite:made.db --limit 1")
     assert ran.out == "few/cases.jsonl: 1 cases\n"
+    ran = await run(desk, "evals from-sessions none --store sqlite:made.db --limit 0")
+    assert (ran.code, "Must be >= 1" in ran.err) == (2, True)
 
 
 async def test_sessions_of_two_tenants_with_one_id_and_with_long_ids_are_cases_of_their_own(desk):

@@ -134,7 +134,7 @@ def test_an_export_is_lived_again_with_all_of_its_sessions_unless_it_was_changed
         (text.replace("A canary sings.", "A canary sinks."), Exit.FAILED, "is damaged"),
         (text.rpartition("{")[0], Exit.FAILED, "is damaged"),
         (text.replace('"agentrail_export":1', '"agentrail_export":9'), Exit.USAGE, "version 9"),
-        ("{}\n", Exit.FAILED, "damaged"),
+        ("{}\n", Exit.FAILED, "journal: record 1 is damaged (not a line of a journal: "),
         ("", Exit.USAGE, "holds no journal"),
     ):
         (tmp_path / "e.jsonl").write_text(changed)

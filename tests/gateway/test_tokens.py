@@ -66,7 +66,10 @@ def test_what_lets_no_call_in_is_all_alike(made, tokens):
         ({"scopes": []}, "`scopes` is empty, so the token allows nothing: expected some of use, inspect"),
         ({"scopes": ["us"]}, "unknown name 'us': did you mean 'use'?"),
         ({"scopes": ["root"]}, "unknown name: expected one of use, inspect"),
-        *(({"days": days}, " days; give a positive number") for days in (0, -1, 1e-9, 1e9, 1e300, nan, inf)),
+        *(
+            ({"days": days}, " days; give a positive number, at most 2,900,000, or omit it")
+            for days in (0, -1, 1e-9, 1e9, 1e300, nan, inf)
+        ),
     ],
 )
 def test_what_no_token_can_be_for_is_refused(given, said):

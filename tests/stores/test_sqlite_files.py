@@ -236,6 +236,10 @@ def test_a_place_where_no_store_can_be_is_refused_before_anything_is_made(tmp_pa
         SqliteStore(tmp_path)
     with pytest.raises(StoreUnavailable, match=r"there is no such file; .*--data-dir"):
         SqliteStore(tmp_path / "s.db", read_only=True)
+    (tmp_path / "empty.db").touch()
+    with pytest.raises(StoreUnavailable, match=r"empty\.db': it is empty; .*--data-dir"):
+        SqliteStore(tmp_path / "empty.db", read_only=True)
+    (tmp_path / "empty.db").unlink()
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(StoreUnavailable, match="the directory cannot be written"):
         SqliteStore(tmp_path / "s.db")
