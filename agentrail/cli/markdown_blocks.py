@@ -21,7 +21,7 @@ _ITEM: Final = re.compile(r"(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
 _INTERRUPTS: Final = re.compile(r"(?:[-*+]|1[.)])[ \t]+\S")
 """Items that end a paragraph without an empty line between. Any other number is text (CommonMark 5.3)."""
 _HEADING: Final = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
-_DELIMITERS: Final = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*")
+_DELIMITERS: Final = re.compile(r"[ \t]*+\|?[ \t]*+:?-++:?[ \t]*+(?:\|[ \t]*+:?-++:?[ \t]*+)*\|?[ \t]*+")
 _BAR: Final = re.compile(r"(?<!\\)\|")
 
 

@@ -70,3 +70,9 @@ def test_a_table_that_never_ends_is_cut_between_rows_and_each_piece_has_its_head
     assert max(len(piece.text) for piece in pieces) <= MAX_TABLE + 100
     assert sum(piece.text.count(ROW) for piece in pieces) == 4_000
     assert blocks_of(*[source[at : at + 997] for at in range(0, len(source), 997)]) == pieces
+
+
+def test_lines_of_spaces_are_no_delimiters_and_take_as_long_as_they_are():
+    """Each of these, up to a block long, took the square of its length to be found not to end the head of a table."""
+    head, row = "a | b\n", f"{' ' * (MAX_BLOCK - 10)}|x\n"
+    assert "".join(one.text for one in blocks_of(*[head, row] * 500)) == (head + row) * 500

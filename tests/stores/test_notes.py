@@ -10,6 +10,7 @@ from agentrail.abc import MemoryOwner
 from agentrail.core.values.notes_markdown import (
     MAX_NOTES_BYTES,
     NoteTopic,
+    facts_in,
     fault_of_topic,
     notes_about,
     topics_of,
@@ -178,3 +179,8 @@ def test_a_write_that_fails_leaves_nothing_and_a_removal_takes_what_a_crash_left
     (folder / ".NOTES.md.new").write_text("ne")
     store.change(ADA, "s1", lambda _: "")
     assert [*folder.iterdir()] == []
+
+
+def test_an_item_without_content_is_no_fact_and_takes_as_long_as_it_is():
+    """It took the square of its length, in the core, where all sessions wait."""
+    assert facts_in(f"- {' ' * 200_000}\n- Prefers tea.{' ' * 200_000}", 5) == ("Prefers tea.",)

@@ -26,7 +26,7 @@ USUAL_TOPIC: Final = "general"
 _HEADING: Final = "## "
 _COMMENT: Final = "<!--"
 _COMMENT_END: Final = "-->"
-_BULLET: Final = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+(.*\S)\s*")
+_BULLET: Final = re.compile(r"\s*(?:[-*•]|\d+[.)])\s++(.*\S)\s*")
 
 
 class NoteTopic(Value, frozen=True, kw_only=True):
