@@ -88,3 +88,23 @@ def test_no_word_is_lost_or_made_up_unsaid(messages):
     codes = [repair.code for repair in repairs]
     made_up = codes.count("missing_result") - codes.count("orphan_result")
     assert count(history.messages) == count(messages) + made_up
+
+
+@pytest.mark.parametrize("are_same", [False, True])
+def test_each_call_finds_its_result_without_a_look_at_all_others(are_same):
+    """With the same id in each of 2,000 calls, a body of 200 kB held all sessions for 18 s."""
+    compared = 0
+
+    class Counted(str):
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)
+
+    ids = [Counted("c" if are_same else f"c{number}") for number in range(200)]
+    _, repairs = repaired(calls(*ids), results(*ids))
+    assert [code for code, _, _ in repairs] == ["call_id"] * (199 if are_same else 0)
+    assert compared < 10 * len(ids)

@@ -4,7 +4,7 @@ Inside, validity is an invariant of `History` and nothing is ever repaired.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import count, pairwise
+from itertools import chain, count, pairwise
 from typing import Any, Final, Literal, TypeAlias, assert_never
 
 from attrs import frozen
@@ -99,53 +99,53 @@ class _Importing:
             if isinstance(message, ToolMessage)
             for result in message.results
         ]
-        used: frozenset[int] = frozenset()
+        orphans: Sequence[int] = range(len(came))
         for position, message in enumerate(part, start):
             match message:
                 case UserMessage(content=()) | AssistantMessage(content=()) | ToolMessage(results=()):
                     self._report("empty_message", position)
                 case AssistantMessage():
-                    used = self._take_response(position, message, came)
+                    orphans = self._take_response(position, message, came)
                 case UserMessage():
                     self.history = self.history.with_user(message)
                 case ToolMessage():
                     pass  # its results were added to their calls already
                 case _ as never:
                     assert_never(never)
-        for place, (position, result) in enumerate(came):
-            if place not in used:
-                self._report("orphan_result", position, result.call_id)
+        for position, result in (came[place] for place in orphans):
+            self._report("orphan_result", position, result.call_id)
 
     def _take_response(
         self, position: int, message: AssistantMessage, came: Sequence[tuple[int, ToolResult]]
-    ) -> frozenset[int]:
-        """Add a response and the results of its calls. Return the indices of the used results."""
+    ) -> Sequence[int]:
+        """Add a response and the results of its calls. Return the indices of the other results."""
         sound = [
             self._sound_call(position, block) if isinstance(block, ToolCall) else block
             for block in message.content
         ]
         self.history = self.history.with_response(replace(message, content=tuple(sound)))
-        used: list[int] = []
+        unused: dict[CallId, list[int]] = {}  # of each id, the last one first
+        for place in reversed(range(len(came))):
+            unused.setdefault(came[place][1].call_id, []).append(place)
+        last = 0
         results: list[ToolResult] = []
         for call, as_it_came in zip(self.history.open, message.calls, strict=True):
-            fitting = (
-                place for place, (_, result) in enumerate(came) if result.call_id == as_it_came.call_id
-            )
-            place = next((place for place in fitting if place not in used), None)
-            if place is None:
+            places = unused.get(as_it_came.call_id)
+            if not places:
                 self._report("missing_result", position, as_it_came.call_id)
                 results.append(
                     ToolResult(call_id=call.call_id, name=call.name, text=NO_RESULT, is_error=True)
                 )
                 continue
+            place = places.pop()
             stood_at, result = came[place]
-            if stood_at != position + 1 or place < max(used, default=0):
+            if stood_at != position + 1 or place < last:
                 self._report("misplaced_result", stood_at, result.call_id)
-            used.append(place)
+            last = max(last, place)
             results.append(self._sound_result(stood_at, result, call))
         if results:
             self.history = self.history.answered(results)
-        return frozenset(used)
+        return sorted(chain.from_iterable(unused.values()))
 
     def _sound_call(self, position: int, call: ToolCall) -> ToolCall:
         call_id = call.call_id
