@@ -30,7 +30,7 @@ from agentrail.core.stack.loaded_stack import PluginEntry, load_plugin
 from agentrail.errors import AgentrailError, OptionError, PluginError
 from agentrail.errors.name_guesses import guess_name, near_name
 from agentrail.named_modules import NAMED_MODULES
-from agentrail.otp.crash_text import describe_bug, describe_crash
+from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.guarded_calls import call_guarded
 from agentrail.plugins.base import Plugin
 from agentrail.providers.options import ProviderOptions
@@ -398,7 +398,7 @@ class Builder:
                 self._found[key] = import_name(name, said.folder)
             except OptionError as error:
                 self._found[key] = None
-                self._fault(said, f"the {what} cannot be imported: {error.faults[0]}")
+                self._fault(said, f"the {what} cannot be used: {error.faults[0]}")
         return self._found[key]
 
 
@@ -408,24 +408,28 @@ def _unknown(what: str, name: str, known: Collection[str]) -> str:
     return f"no built-in {what} is named {name!r:.80}: {guess}{yours}"
 
 
-def import_name(name: str, folder: str) -> Any:
-    """Import `package.module:NAME` from a file in the directory or an installed package."""
+def import_name(name: str, folder: str, *, example: str = "tools", advice: str = "") -> Any:
+    """Import `package.module:NAME` from a file in the directory or an installed package.
+
+    The fault ends in the advice if the module has no similar name. `{!r}` in it is the name.
+    """
     module, _, attribute = name.partition(":")
-    if not module or not attribute.isidentifier():
+    if not module or "/" in module or module.startswith(".") or not attribute.isidentifier():
         raise OptionError(
-            [f"{name!r:.80} is not package.module:NAME, such as desk:tools for `tools` in desk.py"]
+            [f"{name!r:.80} is not package.module:NAME, such as desk:{example} for `{example}` in desk.py"]
         )
 
     def refuse(error: BaseException) -> NoReturn:
         if isinstance(error, OptionError):
             raise error
-        is_missing = isinstance(error, ModuleNotFoundError) and error.name == module  # not raised by its code
-        describe = describe_crash if is_missing else describe_bug
-        raise OptionError([f"module {module!r}: {describe(error)}"]) from error
+        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+            where = f"searched in {folder} and among installed packages"
+            raise OptionError([f"there is no module {module!r}, {where}: {error}"]) from error
+        raise OptionError([f"module {module!r} cannot be imported: {describe_bug(error)}"]) from error
 
     imported = call_guarded(refuse, _imported, module, folder)
     if not hasattr(imported, attribute):
-        guess = near_name(attribute, vars(imported), ", did you mean {!r}")
+        guess = near_name(attribute, vars(imported), ", did you mean {!r}", advice.format(attribute))
         raise OptionError([f"module {module!r} has no {attribute!r}{guess}"])
     return getattr(imported, attribute)
 

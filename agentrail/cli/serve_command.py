@@ -7,7 +7,7 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import quote
 
 import trio
@@ -15,6 +15,7 @@ from attrs import evolve
 from cyclopts import Parameter
 
 from agentrail.actors.deferred_error import Kept
+from agentrail.blueprints.builder import import_name
 from agentrail.blueprints.configuration import Configuration
 from agentrail.cli.config_setup import ConfigFiles
 from agentrail.cli.ctrl_c import stop_signals
@@ -47,14 +48,12 @@ from agentrail.cli.storage_options import DEFAULT_STORE, STORE_VARIABLE, directo
 from agentrail.config.key_filter import shown_address
 from agentrail.distribution import install_command
 from agentrail.errors import AgentrailError, OptionError
-from agentrail.errors.name_guesses import near_name
 from agentrail.gateway.authorization import LOOPBACK_NAMES, is_loopback
 from agentrail.gateway.tokens import Tokens, read_token_file
 from agentrail.gc_settings import many_sessions
-from agentrail.named_modules import NAMED_MODULES
 from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.exits import keep
-from agentrail.otp.guarded_calls import call_guarded, takes
+from agentrail.otp.guarded_calls import takes
 from agentrail.runtime.crashes import log_crash
 from agentrail.stores.data_directory import DATA_VARIABLE
 from agentrail.stores.store_names import path_of_store
@@ -520,40 +519,12 @@ class _ApplicationFailed(Exception):
 
 def find_application(name: str) -> "AsgiApp":
     """Find an application by its name, in a module of the current directory or an installed one."""
-    module, colon, attribute = name.partition(":")
-    if not (module and colon and attribute) or "/" in module or module.startswith("."):
-        message = f"expected an application as package.module:NAME, such as desk:app for `app` in desk.py (got {name!r})"
-        raise OptionError([message])
-    imported = call_guarded(partial(_refuse_module, module), NAMED_MODULES.load, module, str(Path.cwd()))
-    if not hasattr(imported, attribute):
-        raise OptionError(
-            [f"there is no application {attribute!r} in module {module!r}{_near(attribute, imported)}"]
-        )
-    found: Any = getattr(imported, attribute)
+    advice = ": assign the result of create_app to {!r} there"
+    found = import_name(name, str(Path.cwd()), example="app", advice=advice)
     fault = fault_of_application(found)
     if fault is not None:
         raise OptionError([f"expected an ASGI application, such as create_app makes, and {name} is {fault}"])
     return found  # type: ignore[no-any-return]  # whether it is one shows when it is called
-
-
-def _refuse_module(module: str, error: BaseException) -> NoReturn:
-    """Report that an application's module cannot be imported, and at which line. It is not a bug of agentrail."""
-    if isinstance(error, AgentrailError):  # from `create_app`: its message has advice
-        raise error
-    if (
-        isinstance(error, ModuleNotFoundError)
-        and error.name is not None
-        and f"{module}.".startswith(f"{error.name}.")
-    ):
-        where = "searched in this directory and among installed packages"
-        raise OptionError([f"there is no module {module!r}, {where}: {error}"]) from error
-    raise OptionError([f"module {module!r} cannot be imported: {describe_bug(error)}"]) from error
-
-
-def _near(attribute: str, module: object) -> str:
-    known = [name for name in vars(module) if not name.startswith("_")]
-    otherwise = f": assign the result of create_app to {attribute!r} there"
-    return near_name(attribute, known, ": did you mean {!r}", otherwise)
 
 
 def fault_of_application(found: Any) -> str | None:

@@ -333,7 +333,7 @@ async def test_the_same_content_starts_equal_sessions(home):
     ("text", "said"),
     [
         ('[agents.a]\ntools = [\n"raed_file"]', "agentrail.toml:3: agents.a.tools[0]: no built-in tool is named 'raed_file': did you mean 'read_file'?"),
-        ('[agents.a]\ntools = ["no.such:x"]', "agentrail.toml:2: agents.a.tools[0]: the tool cannot be imported: module 'no.such'"),
+        ('[agents.a]\ntools = ["no.such:x"]', "agentrail.toml:2: agents.a.tools[0]: the tool cannot be used: there is no module 'no.such'"),
         ('[agents.a]\ntools = ["tests.blueprints.made_for_tests:look_upp"]', "has no 'look_upp', did you mean 'look_up'"),
         ('[agents.a]\ntools = ["tests.blueprints.made_for_tests:not_a_tool"]', "is not a tool: it has no name"),
         ('[agents.a]\ntools = [":x"]', "':x' is not package.module:NAME"),
@@ -389,7 +389,7 @@ def test_a_module_beside_the_file_is_found(home, monkeypatch):
     settings = read(home, trust_project=True).settings
     for name in ("a", "c"):
         assert [one.name for one in build_blueprint(settings, name).options()["tools"]] == ["glob"]
-    with pytest.raises(OptionError, match=r"module 'leaves_at_once': .*SystemExit"):
+    with pytest.raises(OptionError, match=r"module 'leaves_at_once' cannot be imported: .*SystemExit"):
         build_blueprint(settings, "bad")
     with pytest.raises(OptionError, match="there is no agent 'bat': did you mean 'bad'"):
         build_blueprint(settings, "bat")

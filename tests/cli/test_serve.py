@@ -183,15 +183,24 @@ def test_what_is_no_application_is_said(monkeypatch):
     module.make, module.thing = (lambda: print), SimpleNamespace()
     monkeypatch.setitem(sys.modules, "application_of_mine", module)
     for name, said in (
-        *((wrong, "expected an application as package.module:NAME") for wrong in ("", "module", ":app")),
-        ("./desk.py:app", r"such as desk:app for `app` in desk.py \(got './desk.py:app'\)"),
+        *(
+            (wrong, "is not package.module:NAME, such as desk:app for `app` in desk.py")
+            for wrong in ("", "module", ":app")
+        ),
+        (
+            "./desk.py:app",
+            r"'./desk.py:app' is not package.module:NAME, such as desk:app for `app` in desk.py",
+        ),
         ("folder/desk:app", "such as desk:app"),
         ("no.such.module:app", "there is no module 'no.such.module'"),
         (
             "no_such_module:app",
-            "there is no module 'no_such_module', searched in this directory and among",
+            "there is no module 'no_such_module', searched in /.* and among installed packages: No module",
         ),
-        ("application_of_mine:none", "there is no application 'none'"),
+        (
+            "application_of_mine:none",
+            "module 'application_of_mine' has no 'none': assign the result of create_app to 'none' there",
+        ),
         ("application_of_mine:ap", "did you mean 'app'"),
         ("application_of_mine:number", "expected an ASGI application, .*application_of_mine:number is int"),
         ("application_of_mine:Kind", "expected an ASGI application, .*application_of_mine:Kind is type"),
@@ -211,6 +220,10 @@ def test_a_module_that_fails_is_its_authors_and_no_bug_of_ours(tmp_path, monkeyp
         (
             ("app = creat_app()", f"{failed}NameError: name 'creat_app' is not defined .*mine_0.py:1"),
             ("app = (", f"{failed}SyntaxError"),
+            (
+                "raise SystemExit(3)",
+                f"{failed}ImportError: it exits the interpreter on import .SystemExit: 3",
+            ),
             ("import no_such_package", f"{failed}ModuleNotFoundError: No module named 'no_such_package'"),
             (f"{makes}(profile=[])", "did you mean 'profiles'"),
             (f"{makes}(allowed_host=[])", "'allowed_hosts'"),
