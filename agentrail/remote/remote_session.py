@@ -487,8 +487,8 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         while after is not None:
             page = read_reply(decode_messages, await self._send("messages", {"after": after, "limit": PAGE}))
             found += page.messages
-            if page.next is not None and page.next <= after:
-                message = f"the server sent a page of messages that leads back to {page.next}, so listing would never end"
+            if page.next is not None and (page.next <= after or not page.messages):
+                message = f"the server sent a page of {len(page.messages)} messages that leads from {after} to {page.next}, so listing would never end"
                 raise CodecError(message, path="$.next")
             after = page.next
         return tuple(found)

@@ -23,6 +23,8 @@ from tests.runtime.rig import on_bounded_time, on_virtual_time
 
 TLS = Path(__file__).parents[1] / "gateway" / "tls"
 
+SAID = {"role": "user", "content": [{"kind": "text", "text": "hi"}]}
+
 JSON = st.recursive(
     st.none()
     | st.booleans()
@@ -62,6 +64,22 @@ async def each_call(session):
     ):
         with trio.move_on_after(10), suppress(AgentrailError):
             await call()
+
+
+@pytest.mark.parametrize(("messages", "after"), [([], 5), ([SAID], 0)])
+def test_pages_of_messages_that_lead_nowhere_end(messages, after):
+    """An empty page that names a next one, again and again, or a page that leads back."""
+
+    async def main():
+        server = FakeServer()
+        with trio.fail_after(3_600):
+            async with open_remote(server.dial, "s-1", None, 30.0) as session:
+                page = {"messages": messages}
+                server.on_command = lambda frame: {**page, "next": after and frame["after"] + after}
+                with pytest.raises(CodecError, match="so listing would never end"):
+                    await session.messages()
+
+    trio.run(main, clock=FakeClock())
 
 
 @given(answer=JSON)
