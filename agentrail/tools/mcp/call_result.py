@@ -12,9 +12,8 @@ from attrs import define, field, frozen
 from agentrail.abc import Error, Ok
 from agentrail.abc.tool_images import MAX_IMAGE_BYTES, MAX_RESULT_IMAGES
 from agentrail.errors import ToolContractError
-from agentrail.frozen import MAX_LEVELS, too_large
+from agentrail.frozen import not_json, too_large
 from agentrail.messages import Image, JsonValue
-from agentrail.tools.mcp.message_lines import is_deeper
 from agentrail.tools.mcp.tool_listing import ListedTool, cleaned
 
 MEDIA_FOLDER: Final = ".agentrail/mcp"
@@ -135,8 +134,9 @@ def _details(structured: JsonValue, tool: ListedTool, parts: _Parts) -> JsonValu
     if not parts.texts:
         parts.texts.append(msgspec.json.encode(structured).decode())
     size = too_large(structured)
-    if size is not None or is_deeper(structured, MAX_LEVELS):
-        return {"note": f"the structured result is left out: it has {size or f'over {MAX_LEVELS} levels'}"}
+    fault = not_json(structured) if size is None else f"it has {size}"  # over HTTP, NaN is taken
+    if fault is not None:
+        return {"note": f"the structured result is left out: {fault}"}
     faults = () if tool.judge is None else tool.judge.faults(structured)
     if faults:
         return {"structured": structured, "note": f"it does not fit the tool's output schema: {faults[0]}"}

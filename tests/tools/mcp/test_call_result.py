@@ -1,6 +1,7 @@
 """Results of calls at an MCP server, folded into what a session keeps."""
 
 import base64
+import math
 
 import pytest
 
@@ -118,6 +119,16 @@ def test_a_misfit_is_a_note_and_a_schema_that_cannot_be_used_judges_nothing(sche
     else:
         assert found["structured"] == structured
         assert details in found["note"]
+
+
+@pytest.mark.parametrize(
+    "number", [math.nan, math.inf, -math.inf, 10**4_000], ids=["nan", "inf", "-inf", "long"]
+)
+def test_numbers_that_json_does_not_have_leave_details_out(number):
+    """The library reads them in an answer over HTTP. The tool did not crash because of them."""
+    outcome = fold([{"type": "text", "text": "t"}], structuredContent={"a": [number]}).outcome
+    assert isinstance(outcome, Ok)
+    assert "left out: $.a[0] is " in outcome.details["note"]
 
 
 def test_details_that_a_session_cannot_keep_are_left_out():
