@@ -6,6 +6,7 @@ import math
 from contextlib import asynccontextmanager
 from functools import partial
 
+import httpx2
 import pytest
 import trio
 
@@ -13,6 +14,8 @@ import agentrail
 from agentrail.abc import Error, Ok
 from agentrail.gateway.serving import addresses_of, open_listeners, serve_app
 from agentrail.tools.mcp import McpServer
+from agentrail.tools.mcp.connection import GuardedHttp
+from agentrail.web.backend import NO_ROOTS
 from tests.mcp.test_peers import LEAVES_GENERATORS
 
 WITHIN_SECONDS = 60
@@ -254,3 +257,79 @@ async def test_a_restart_does_not_wait_for_a_server_that_does_not_end_its_sessio
                 await trio.sleep(1)
             await source.wait_ready(WITHIN_SECONDS)
             assert await call() == Ok(text="ok")
+
+
+def fetched_through(monkeypatch, method, headers=None, body=b""):
+    """Return a function that sends a request to a server with this answer, whatever is asked, and returns the answer."""
+
+    async def answer(_transport, request):
+        await trio.lowlevel.checkpoint()
+        return httpx2.Response(200, headers=headers, stream=httpx2.ByteStream(body), request=request)
+
+    monkeypatch.setattr(httpx2.AsyncHTTPTransport, "handle_async_request", answer)
+    server = McpServer("h", url="https://h.example/mcp", max_message_bytes=1_000)
+    transport = GuardedHttp(server, NO_ROOTS, trio.Event())
+    return partial(transport.handle_async_request, httpx2.Request(method, "https://h.example/mcp"))
+
+
+async def test_a_stream_that_its_server_ends_at_once_is_opened_ever_more_slowly(monkeypatch, autojump_clock):
+    """WHATWG, server-sent events: `retry: 0` asks for it at once. A thousand times in a second would take the processor."""
+    fetch = fetched_through(monkeypatch, "GET")
+    began = trio.current_time()
+    for _ in range(2_000):
+        await fetch()
+    assert trio.current_time() - began > 15_000
+    began = trio.current_time()
+    await fetch()
+    assert trio.current_time() - began == 30
+    for _ in range(10):
+        await fetched_through(monkeypatch, "POST")()
+    assert trio.current_time() - began == 30
+
+
+@LEAVES_GENERATORS
+async def test_a_compressed_stream_of_comments_lets_other_tasks_run(monkeypatch):
+    """A few bytes become millions of lines, none of them an event. Compressed twice, they would never end."""
+    turns = 0
+
+    async def count():
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    comments = gzip.compress(b":\n" * 1_000_000)
+    gzipped = {**EVENTS, "content-encoding": "gzip"}
+    response = await fetched_through(monkeypatch, "POST", gzipped, comments)()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(count)
+        pieces = [len(piece) async for piece in response.aiter_raw()]
+        nursery.cancel_scope.cancel()
+    assert sum(pieces) == 2_000_000
+    assert max(pieces) <= 1 << 16
+    assert turns > len(pieces) / 2
+    twice = {**EVENTS, "content-encoding": "gzip, gzip"}
+    response = await fetched_through(monkeypatch, "POST", twice, gzip.compress(comments))()
+    assert await response.aread() == b""
+
+
+async def test_the_character_set_of_an_answer_is_utf_8_whatever_it_says(monkeypatch):
+    """WHATWG, server-sent events: always UTF-8. The library would decode it as punycode, in quadratic time."""
+    headers = {"content-type": "text/event-stream; charset=punycode", "x-other": "a; b"}
+    response = await fetched_through(monkeypatch, "POST", headers, "data: ä\n\n".encode())()
+    assert response.headers["content-type"] == "text/event-stream"
+    assert response.headers["x-other"] == "a; b"
+    assert [text async for text in response.aiter_text()] == ["data: ä\n\n"]
+
+
+@pytest.mark.parametrize("retry", ["-5", "9" * 400])
+@LEAVES_GENERATORS
+async def test_a_time_that_nobody_can_wait_is_the_fault_of_its_server(retry):
+    """The library fails, and the connection with it. The reason does not sound like a bug of this program."""
+    app = HttpServer(lambda _: (200, EVENTS, f"id: 1\nretry: {retry}\ndata:\n\n"))
+    with trio.fail_after(WITHIN_SECONDS):
+        async with connected(app) as (call, source):
+            assert "may have taken effect" in (await call()).text
+            while source.reason is None:  # noqa: ASYNC110 - it sets no event
+                await trio.sleep(0.01)
+            assert source.reason.startswith("it sent something that its client cannot use: ")

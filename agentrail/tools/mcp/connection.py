@@ -9,6 +9,7 @@ import math
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
@@ -182,6 +183,12 @@ _WITHOUT_ACCESS: Final = frozenset({401, 403})
 _OF_GATEWAYS: Final = frozenset({502, 504})  # sent in place of an answer: the server may have taken the call
 _SESSION_ID: Final = "mcp-session-id"
 
+_STREAM_SECONDS: Final = 0.02
+_MAX_STREAM_SECONDS: Final = 30.0
+"""Pause before a stream is opened, times the streams that its task opened. The library itself waits as long as the server says."""
+
+_STREAMS: Final = ContextVar("streams", default=0)
+
 
 def _network_of(server: McpServer) -> Any:
     """Connect only to addresses that were judged. Of the type that httpcore has, and httpcore2 takes for its own."""
@@ -205,15 +212,19 @@ class _Body(httpx2.AsyncByteStream):
         self._response = response
         is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
         self._left = math.inf if is_stream else max_bytes
+        if "," in response.headers.get("content-encoding", ""):
+            self._left = 0  # compressed twice, a few bytes become millions of lines
         self._note_cut = note_cut
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
-            async for piece in self._response.aiter_bytes():
-                self._left -= len(piece)
+            async for part in self._response.aiter_bytes():
+                self._left -= len(part)
                 if self._left < 0:
                     return
-                yield piece
+                for start in range(0, len(part), _PIECE_BYTES):
+                    yield part[start : start + _PIECE_BYTES]
+                    await trio.lowlevel.checkpoint()  # a compressed stream of comments would hold the loop
         except (httpx2.TimeoutException, httpx2.DecodingError):
             return
         except httpx2.TransportError:
@@ -246,6 +257,9 @@ class GuardedHttp(httpx2.AsyncBaseTransport):
             return _failed(request, NOT_SENT_CODE, "the address is of another origin")
         if request.method == "DELETE":  # ends a session, and the next one waits for it
             request.extensions["timeout"]["read"] = _CONNECT_SECONDS
+        if request.method == "GET" and self._origin is not None:
+            _STREAMS.set(_STREAMS.get() + 1)
+            await trio.sleep(min(_STREAMS.get() * _STREAM_SECONDS, _MAX_STREAM_SECONDS))
         # No call depends on the stream of a GET, and the library opens it again.
         note_cut = self.note_gap if request.method == "GET" else self._broken.set
         try:
@@ -268,7 +282,12 @@ class GuardedHttp(httpx2.AsyncBaseTransport):
             await response.aclose()
             said = f"it answered HTTP {status}: check auth and headers of this server"
             return _failed(request, types.INTERNAL_ERROR, said)
-        headers = [one for one in response.headers.multi_items() if one[0] != "content-encoding"]
+        # Without a charset: both kinds of bodies are UTF-8, and Python knows character sets that take quadratic time.
+        headers = [
+            (name, said.partition(";")[0] if name == "content-type" else said)
+            for name, said in response.headers.multi_items()
+            if name != "content-encoding"
+        ]
         body = _Body(response, self._max_bytes, note_cut)
         return httpx2.Response(status, headers=headers, stream=body, extensions=response.extensions)
 

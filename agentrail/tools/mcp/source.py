@@ -436,6 +436,8 @@ def _describe(error: BaseException) -> str:
             return "; ".join(error.faults)
         case OSError(strerror=str() as said):
             return f"it could not be started: {said}"
+        case ValueError() | ArithmeticError():  # of the library, such as for a stream's time of `retry`
+            return f"it sent something that its client cannot use: {error}"
         case _:
             return str(error) or type(error).__name__
 
