@@ -1,5 +1,6 @@
 """The pure side of the MCP server: lists, questions as forms, answers, and results."""
 
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -301,6 +302,35 @@ def test_a_resource_is_the_resources_of_a_result_or_its_text():
 def test_a_uri_fits_a_template(template, uri, found):
     """A variable is one part of a path, unquoted."""
     assert shapes.read_template(template, uri) == found
+
+
+TEXTS = st.sampled_from(["", "-", "a", "--", "/", "-a", "a/", "d:"])
+
+
+@given(
+    texts=st.lists(TEXTS, min_size=1, max_size=4),
+    uri=st.text("-ad/:", max_size=9) | st.lists(TEXTS, max_size=9).map("".join),
+)
+def test_a_uri_fits_a_template_as_one_expression_would_find_it(texts, uri):
+    """Of several ways to read a URI, an earlier variable is as long as possible."""
+    names = [f"x{place}" for place in range(len(texts) - 1)]
+    template = texts[0] + "".join([f"{{{name}}}{text}" for name, text in zip(names, texts[1:], strict=True)])
+    expected = re.fullmatch("([^/?#]{1,256})".join(map(re.escape, texts)), uri)
+    found = shapes.read_template(template, uri)
+    assert found == (None if expected is None else dict(zip(names, expected.groups(), strict=True)))
+
+
+def test_a_uri_of_dashes_takes_no_time():
+    """An expression would try each place of four variables: three minutes for this one."""
+    template = "docs://{a}-{b}-{c}-{d}-{e}"
+    assert shapes.read_template(template, "docs://" + "-" * 900 + "/") is None
+    assert shapes.read_template(template, "docs://a-b-c-d-e-f") == {
+        "a": "a-b",
+        "b": "c",
+        "c": "d",
+        "d": "e",
+        "e": "f",
+    }
 
 
 @pytest.mark.parametrize(
