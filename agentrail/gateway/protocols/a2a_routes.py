@@ -12,6 +12,7 @@ from attrs import evolve, frozen
 from msgspec.structs import replace
 
 from agentrail import outside
+from agentrail.config.key_filter import in_one_line
 from agentrail.core.session.receipts import SteerReceipt
 from agentrail.distribution import install_command
 from agentrail.errors import AgentrailError, HeldBy, IdInvalid, SessionNotFound, SessionUnknown
@@ -362,9 +363,9 @@ def _read_params(name: str, params: Any) -> Any:
     except (json_format.Error, errors.A2AError, TypeError, ArithmeticError) as error:
         faults = (getattr(error, "data", None) or {}).get("errors", ())
         why = "; ".join([f"{one['field']}: {one['message']}" for one in faults])
-        if not why:
-            why = f"{error}" if isinstance(error, json_format.Error) else "a value has the wrong type"
-        refuse_field("params", f"are not a {kind}: {why}")
+        if isinstance(error, json_format.Error):
+            why = in_one_line(f"{error}")  # it quotes values
+        refuse_field("params", f"are not a {kind}: {why or 'a value has the wrong type'}")
     if values.get("configuration", values).get("historyLength", 0) < 0:
         refuse_field("historyLength", "is negative: 0 leaves the history out")
     return values

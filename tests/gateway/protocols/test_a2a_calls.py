@@ -688,11 +688,13 @@ async def test_what_a_client_cannot_have_is_refused_in_the_words_of_the_protocol
         for params, words in (
             ({}, "params are not a SendMessageRequest: message.message_id: Field is required."),
             ({"message": {"parts": "x"}}, "repeated field parts must be in []"),
+            ({"message": {"parts": f"\x1b[2J\u202e{'x' * 100_000}"}}, "must be in [] which is ?[2J?xxx"),
             (7, "a value has the wrong type"),
         ):
             told = (await refused(web, "SendMessage", params))[2]
             assert words in told
             assert "{" not in told
+            assert len(told) < 1_100
         for method in ("GetTask", "CancelTask", "SubscribeToTask"):
             for name in ("x", "~~", "a~1~b", "a~-1~b", f"a~{'9' * 99}~b", "a~1~\ud800", "é" * 200):
                 body = {"jsonrpc": "2.0", "id": 7, "method": method, "params": {"id": name}}
