@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from agentrail import events
+from agentrail.core.values.history import GrowingSet, Log
 from agentrail.frozen import canonical_json
 from agentrail.messages import JsonObject, Thinking, TokenUsage, ToolResult
 from agentrail.protocols.decisions import text_schema
@@ -65,8 +66,10 @@ class AgUiRun(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         past: Messages that the client sent, as structs or JSON.
         known: Ids of messages, calls and results that the client has. Those of calls also with their arguments.
+        shown: Such ids that came with this run.
         first: Frames after `RUN_STARTED`.
         open_text: Id of the open text message, or empty.
+        said: Messages of this run, each with None, and calls, each with the id of its message.
         children: Children that produced something in this run, with the ids of their last messages.
     """
 
@@ -74,16 +77,21 @@ class AgUiRun(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     past: tuple[Any, ...] = ()
     known: frozenset[str] = frozenset()
+    shown: GrowingSet[str] = GrowingSet()
     first: Frames = ()
     is_started: bool = False
     open_text: str = ""
     message_id: str = ""
-    said: Frames = ()
+    said: Log[tuple[str | None, Frame]] = Log()
     children: Mapping[str, str] = _NO_CHILDREN
     open_children: tuple[str, ...] = ()
     usage: Mapping[str, TokenUsage] = _NO_USAGE
     plan: events.Plan | None = None
     waiting: tuple[events.WaitingFor, ...] = ()
+
+    def has(self, name: str) -> bool:
+        """Return whether the client has this message, call or result."""
+        return name in self.known or name in self.shown
 
 
 Shown: TypeAlias = tuple[AgUiRun, Frames]
@@ -102,7 +110,15 @@ def with_first_frame(run: AgUiRun, frame: Frame) -> AgUiRun:
 
 def messages_snapshot(run: AgUiRun) -> Frame:
     """Return all complete messages, which replace those of the client."""
-    return {"type": "MESSAGES_SNAPSHOT", "messages": [*run.past, *run.said]}
+    said: dict[str, Frame] = {}
+    for parent, one in run.said:
+        if parent is None:
+            said[one["id"]] = one
+        else:
+            name = parent if parent in said else one["id"]
+            message = said.get(name, {"id": name, "role": "assistant"})
+            said[name] = {**message, "toolCalls": [*message.get("toolCalls", ()), one]}
+    return {"type": "MESSAGES_SNAPSHOT", "messages": [*run.past, *said.values()]}
 
 
 def result_message_id(call_id: str) -> str:
@@ -115,8 +131,8 @@ def show_ag_ui_change(run: AgUiRun, change: ResponseChange, response: Response) 
     match change:
         case PartText(message_id=message_id, part_id=part_id):
             name = message_id if change.kind == "text" else part_id
-            return (run, ()) if name in run.known else _show_words(run, change, name)
-        case PartEnded(kind="thinking", part_id=part_id) if part_id not in run.known:
+            return (run, ()) if run.has(name) else _show_words(run, change, name)
+        case PartEnded(kind="thinking", part_id=part_id) if not run.has(part_id):
             return run, _ended("thinking", part_id)
         case PartEnded():
             return run, ()  # a message with thinking between its texts stays one message
@@ -151,7 +167,8 @@ def _begin(run: AgUiRun, *, is_resumed: bool) -> Shown:
         thread_id=run.thread_id,
         run_id=run.run_id,
         past=run.past,
-        known=run.known,  # including everything shown before a resume
+        known=run.known,
+        shown=run.shown,  # also before a resume
         first=run.first,
         is_started=True,
         plan=run.plan if is_resumed else None,
@@ -192,12 +209,12 @@ def _close_text(run: AgUiRun) -> Shown:
 
 def _keep(run: AgUiRun, message_id: str, text: str, child: str = "") -> AgUiRun:
     """Keep a complete message for snapshots. Its calls are added when they are shown."""
-    if message_id in run.known:
+    if run.has(message_id):
         return run
     message = {"id": message_id, "role": "assistant", "content": text}
     if child:
         message["subagentRunId"] = child
-    return replace(run, said=(*run.said, message), known=run.known | {message_id})
+    return replace(run, said=run.said.appended((None, message)), shown=run.shown.added(message_id))
 
 
 def _used(run: AgUiRun, model: str, usage: TokenUsage) -> AgUiRun:
@@ -211,15 +228,15 @@ def _used(run: AgUiRun, model: str, usage: TokenUsage) -> AgUiRun:
 def _show_call(run: AgUiRun, call_id: str, name: str, arguments: JsonObject, *, is_childs: bool) -> Shown:
     """Show a call once: its later changes cannot be shown."""
     after, frames = _close_text(run)
-    if call_id in run.known:
+    if run.has(call_id):
         return after, frames
     child = call_id.rpartition("/")[0] if is_childs else ""
     after, begun = _ensure_child(after, child)
     parent = after.children.get(child, "") if child else after.message_id
     text = canonical_json(arguments).decode()
-    after = replace(after, known=after.known | {call_id, f"{call_id} {text}"})
     call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": text}}
-    after = _keep_call(after, parent, call)
+    shown = after.shown.added(call_id).added(f"{call_id} {text}")
+    after = replace(after, shown=shown, said=after.said.appended((parent, call)))
     told = {"toolCallId": call_id, "toolCallName": name, **({"parentMessageId": parent} if parent else {})}
     return after, (
         *frames,
@@ -230,25 +247,16 @@ def _show_call(run: AgUiRun, call_id: str, name: str, arguments: JsonObject, *, 
     )
 
 
-def _keep_call(run: AgUiRun, parent: str, call: Frame) -> AgUiRun:
-    if not any(one["id"] == parent for one in run.said):
-        return replace(run, said=(*run.said, {"id": call["id"], "role": "assistant", "toolCalls": [call]}))
-    said = [
-        {**one, "toolCalls": [*one.get("toolCalls", ()), call]} if one["id"] == parent else one
-        for one in run.said
-    ]
-    return replace(run, said=tuple(said))
-
-
 def _show_result(run: AgUiRun, call_id: str, result: ToolResult, *, is_childs: bool) -> Shown:
     name = result_message_id(call_id)
-    if name in run.known:  # the client ran it
+    if run.has(name):  # the client ran it
         return run, ()
     child = call_id.rpartition("/")[0] if is_childs else ""
     after, begun = _ensure_child(run, child)
     told: dict[str, Any] = {"toolCallId": call_id, "content": result.words, "role": "tool"}
     failed = {"metadata": {"agentrail": {"isError": True}}} if result.is_error else {}
-    after = replace(after, known=run.known | {name}, said=(*run.said, {"id": name, **told, **failed}))
+    message = {"id": name, **told, **failed}
+    after = replace(after, shown=run.shown.added(name), said=run.said.appended((None, message)))
     return after, (*begun, _of(child, "TOOL_CALL_RESULT", messageId=name, **told, **failed))
 
 
@@ -329,9 +337,9 @@ def _show_of_child(run: AgUiRun, child_id: str, event: events.Event) -> Shown:
             message_id = after.children[child_id] or f"{child_id}/m{number}"
             for place, block in enumerate(message.content):
                 thought_id = f"{child_id}/p{number}.{place}"
-                if isinstance(block, Thinking) and block.text and thought_id not in run.known:
+                if isinstance(block, Thinking) and block.text and not run.has(thought_id):
                     frames += _whole("thinking", thought_id, child_id, block.text)
-            if message.text and message_id not in run.known:
+            if message.text and not run.has(message_id):
                 frames += _whole("text", message_id, child_id, message.text)
             return _keep(after, message_id, message.text, child_id), frames
         case events.ToolExecutionStart(call_id=call_id, name=name, arguments=arguments):
@@ -398,7 +406,7 @@ def _interrupt(run: AgUiRun, name: str, call_id: str, what: PendingAnswer) -> Fr
     if isinstance(what, events.Approval):
         told |= {"reason": _REASONS["approval"], "responseSchema": _APPROVAL}
         told["message"], text = what.hint or f"Run {what.tool}?", canonical_json(what.arguments).decode()
-        if f"{call_id} {text}" not in run.known:  # changed since the call was shown
+        if not run.has(f"{call_id} {text}"):  # changed since the call was shown
             told["message"] += f" Run {what.tool} with {text}?"
         if what.expires_at_ms is not None and what.expires_at_ms < END_OF_CALENDAR_MS:
             told["expiresAt"] = (_EPOCH + timedelta(milliseconds=what.expires_at_ms)).isoformat()

@@ -16,10 +16,12 @@ from agentrail.messages import (
     SessionId,
     Text,
     Thinking,
+    TokenUsage,
     ToolResult,
 )
-from agentrail.protocols.ag_ui import AG_UI, AgUiRun
+from agentrail.protocols.ag_ui import AG_UI, AgUiRun, messages_snapshot, show_ag_ui_change
 from agentrail.protocols.ag_ui_messages import AgUiPlan, open_ag_ui_run
+from agentrail.protocols.response_changes import CallEnded, CallShown, MessageCompleted, ShownCall
 from agentrail.protocols.response_state import Bridged, Response, fail_response
 from tests.protocols.ag_ui_client import AgUiClient
 from tests.protocols.test_ag_ui_messages import HI, body, of
@@ -347,3 +349,60 @@ def test_a_child_that_waits_is_suspended_with_its_interrupt():
     assert end["outcome"] == {"type": "suspended", "interruptIds": [f"{CHILD}/a1"]}
     (one,) = frames[-1]["outcome"]["interrupts"]
     assert (one["id"], one["toolCallId"], one["subagentRunId"]) == (f"{CHILD}/a1", f"{CHILD}/c9", CHILD)
+
+
+class CountedId(str):
+    """An id that counts comparisons with it."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other):
+        CountedId.compared += 1
+        return str.__eq__(self, other)
+
+    def __hash__(self):
+        return str.__hash__(self)
+
+
+def test_a_run_of_many_turns_looks_at_no_turn_again():
+    """Each call belongs to its message in a snapshot, but no message is searched for it before. And older states stay as they are."""
+    run, states, usage = OWN, [], TokenUsage()
+    for turn in range(300):
+        name, call = CountedId(f"m{turn}"), ShownCall(name="t", arguments={})
+        message = AssistantMessage(content=(Text(text="a"),), model="m")
+        result = ToolResult(call_id=CallId(f"c{turn}"), name="t", text="b")
+        for change in (
+            MessageCompleted(name, message, "a", usage),
+            CallShown(f"c{turn}", call, is_new=True),
+            CallEnded(f"c{turn}", call, result),
+        ):
+            run, _ = show_ag_ui_change(run, change, Response())
+        states.append(run)
+    assert CountedId.compared < 3_000
+    for turns in (1, 150, 300):
+        said = messages_snapshot(states[turns - 1])["messages"]
+        assert [one["id"] for one in said] == [
+            name for turn in range(turns) for name in (f"m{turn}", f"c{turn}/result")
+        ]
+        assert [[call["id"] for call in one["toolCalls"]] for one in said[::2]] == [
+            [f"c{turn}"] for turn in range(turns)
+        ]
+
+
+def test_a_call_whose_message_the_client_has_already_is_a_message_of_its_own():
+    """In a snapshot, which replaces what was said in this run."""
+    run = replace(OWN, message_id="m1")
+    for name in ("c1", "c2"):
+        run, _ = show_ag_ui_change(
+            run, CallShown(name, ShownCall(name="t", arguments={}), is_new=True), Response()
+        )
+    function = {"name": "t", "arguments": "{}"}
+    assert messages_snapshot(run)["messages"] == [
+        {
+            "id": name,
+            "role": "assistant",
+            "toolCalls": [{"id": name, "type": "function", "function": function}],
+        }
+        for name in ("c1", "c2")
+    ]
