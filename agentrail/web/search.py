@@ -4,6 +4,7 @@ import html
 import json
 import re
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any, Final, Protocol
 from urllib.parse import urlencode
 
@@ -18,6 +19,7 @@ MAX_SEARCH_RESULTS: Final = 10
 MAX_ENGINE_QUERY_CHARACTERS: Final = 400
 
 _MAX_ANSWER_BYTES: Final = 2 << 20
+_MAX_READ: Final = 1_000  # hits, of which an answer of that size may have 700,000
 _MAX_TITLE: Final = 200
 _MAX_SNIPPET: Final = 600
 _MAX_PUBLISHED: Final = 40
@@ -62,7 +64,7 @@ async def search_web(
 ) -> tuple[SearchHit, ...]:
     fetched = await client.send(engine.request(query, max_results), max_bytes=_MAX_ANSWER_BYTES)
     try:
-        found = [_hit(one) for one in engine.read(json.loads(fetched.content))]
+        found = [_hit(one) for one in islice(engine.read(json.loads(fetched.content)), _MAX_READ)]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, TooDeep):
         message = f"{engine.name} did not answer like a search engine; check its address"
         raise FetchFailed(message) from None
