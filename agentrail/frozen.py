@@ -171,6 +171,20 @@ def not_json(value: object, where: str = "$") -> str | None:
     return _fault_in(value, where, MAX_LEVELS)
 
 
+def is_deeper(value: object, levels: int) -> bool:
+    """Return whether containers are nested more deeply than this."""
+    level = [value]
+    for _ in range(levels):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, Mapping | list | tuple)
+            for inner in (one.values() if isinstance(one, Mapping) else one)
+            if isinstance(inner, Mapping | list | tuple)
+        ]
+    return bool(level)
+
+
 def too_large(value: object, *, max_characters: int = MAX_COPIED_CHARACTERS) -> str | None:
     """Return an error if a value is too large to copy while other tasks wait. Stops at the limit."""
     left, containers, characters = [value], 0, 0

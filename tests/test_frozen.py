@@ -18,6 +18,7 @@ from agentrail.frozen import (
     frozen_json,
     frozen_or_none,
     frozen_value,
+    is_deeper,
     not_json,
     same_json,
     thawed,
@@ -241,3 +242,12 @@ def test_what_is_too_deep_is_refused_before_anything_goes_down_it():
         with pytest.raises(TooDeep, match="nested more deeply than 128 levels"):
             frozen_value(deep)
         assert "nested more deeply than 128 levels" in not_json(deep)
+
+
+def test_depth_is_the_number_of_containers_within_each_other():
+    """Of all kinds; a value that holds itself is deeper than any number."""
+    endless: list[object] = []
+    endless.append(endless)
+    for value, levels in (("x", 0), ([], 1), ([1, {"a": ()}], 3), (frozen_json({"a": [1, 2]}), 2)):
+        assert [is_deeper(value, most) for most in (1, 2, 3)] == [levels > most for most in (1, 2, 3)]
+        assert is_deeper([value, endless], 200)

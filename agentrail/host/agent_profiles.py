@@ -20,7 +20,7 @@ from agentrail.core.stack.loaded_stack import (
     sound_plugin,
 )
 from agentrail.errors import OptionError, PluginError, ProfileFailed, TooLarge
-from agentrail.frozen import EMPTY, canonical_json, not_json, thawed, too_large
+from agentrail.frozen import EMPTY, canonical_json, is_deeper, not_json, thawed, too_large
 from agentrail.host.identity import OWN_KEYS, SessionOwner, fault_of_name, user_data_of
 from agentrail.host.quotas import Limits
 from agentrail.messages import Image, JsonObject, Message, SessionId, ToolMessage
@@ -471,7 +471,7 @@ def check_metadata(metadata: object, limits: Limits) -> None:
         fault = not_json(metadata, "metadata")
         if fault is not None:
             raise OptionError([fault])
-        if _levels_of(metadata) > MAX_METADATA_LEVELS:
+        if is_deeper(metadata, MAX_METADATA_LEVELS):
             message = f"metadata is nested more deeply than {MAX_METADATA_LEVELS} levels: make it flatter"
             raise TooLarge(message)
         if len(canonical_json(thawed(metadata))) <= most:
@@ -480,16 +480,6 @@ def check_metadata(metadata: object, limits: Limits) -> None:
         f"metadata has more than {most:,} bytes as JSON: store large data elsewhere, and put a reference here"
     )
     raise TooLarge(message)
-
-
-def _levels_of(value: Any) -> int:
-    match value:
-        case Mapping():
-            return 1 + max((_levels_of(one) for one in value.values()), default=0)
-        case list() | tuple():
-            return 1 + max((_levels_of(one) for one in value), default=0)
-        case _:
-            return 0
 
 
 # Caller's conversation for a new session. The importer repairs it: see `SessionOptions.messages`.

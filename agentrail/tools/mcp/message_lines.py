@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from agentrail.frozen import is_deeper
 from agentrail.wire.byte_lines import ByteLines
 
 MAX_MESSAGE_LEVELS: Final = 64
@@ -80,22 +81,6 @@ def _decoded(line: bytes) -> Any:
         # Servers cut texts within a character, and write the half of it that is left. Only that becomes a question mark.
         whole = json.dumps(json.loads(line), ensure_ascii=False).encode(errors="replace")
         return msgspec.json.decode(whole)
-
-
-def is_deeper(value: object, levels: int) -> bool:
-    """Return whether containers are nested more deeply than this."""
-    level = [value]
-    for _ in range(levels):
-        level = [
-            inner
-            for one in level
-            if isinstance(one, dict | list)
-            for inner in (one.values() if isinstance(one, dict) else one)
-            if isinstance(inner, dict | list)
-        ]
-        if not level:
-            return False
-    return True
 
 
 class ErrorTail:
