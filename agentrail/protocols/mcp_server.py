@@ -43,7 +43,6 @@ SESSION_URI: Final = "agentrail://sessions/"
 _URI: Final = re.compile(re.escape(SESSION_URI) + r"([^/?#]{1,128})(/messages)?")
 _HINTED: Final = re.compile(r"<([^<>]{1,64})>|\[([^\[\]]{1,64})\]")
 _VARIABLE: Final = re.compile(r"\{([a-z][a-z0-9_]{0,63})\}")
-_VALUE: Final = re.compile(r"[^/?#]{1,256}")
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _TEXT: Final[dict[str, Any]] = {"type": "string"}
 CONTENT_KEY: Final = "mcp_content"
@@ -118,18 +117,13 @@ def read_session_uri(uri: str) -> tuple[str, bool] | None:
 
 def read_template(template: str, uri: str) -> Mapping[str, str] | None:
     """Return the variables of a URI template, as in `docs://{name}`. None if the URI does not match."""
-    parts = _VARIABLE.split(template)
-    (first, *between), names = parts[::2], parts[1::2]
-    if not names or not uri.startswith(first) or not uri[len(first) :].endswith(between[-1]):
-        return {} if uri == template else None
-    # From the end: one expression for all would try each place of each variable, which takes minutes for four of them.
-    left, values = uri[len(first) : len(uri) - len(between.pop())], list[str]()
-    for text in reversed(between):
-        at = left.rfind(text, 0, len(left) - 1)
-        values.insert(0, left[max(at, 0) + len(text) :])
-        left = left[: max(at, 0)]
-    values.insert(0, left)
-    return dict(zip(names, map(unquote, values), strict=True)) if all(map(_VALUE.fullmatch, values)) else None
+    parts = _VARIABLE.split(template)[::-1]
+    (*texts, first), names = [re.escape(one[::-1]) for one in parts[::2]], parts[-2::-2]
+    # From the end, without a second try: forwards, each place of each variable would be tried, for minutes.
+    values = [*[f"(?>([^/?#]{{1,256}}?){text})" for text in texts[1:]], f"([^/?#]{{1,256}}){first}"]
+    found = re.fullmatch("".join([*texts[:1], *values]) if names else first, uri[::-1])
+    given = () if found is None else [unquote(one[::-1]) for one in reversed(found.groups())]
+    return None if found is None else dict(zip(names, given, strict=True))
 
 
 def contents_of_result(uri: str, answer: Frame) -> Frame:

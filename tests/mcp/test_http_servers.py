@@ -315,10 +315,8 @@ async def test_a_compressed_stream_of_comments_lets_other_tasks_run(monkeypatch)
 
 async def test_the_character_set_of_an_answer_is_utf_8_whatever_it_says(monkeypatch):
     """WHATWG, server-sent events: always UTF-8. The library would decode it as punycode, in quadratic time."""
-    headers = {"content-type": "text/event-stream; charset=punycode", "x-other": "a; b"}
+    headers = {"content-type": "text/event-stream; charset=punycode"}
     response = await fetched_through(monkeypatch, "POST", headers, "data: ä\n\n".encode())()
-    assert response.headers["content-type"] == "text/event-stream"
-    assert response.headers["x-other"] == "a; b"
     assert [text async for text in response.aiter_text()] == ["data: ä\n\n"]
 
 
