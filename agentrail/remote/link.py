@@ -74,6 +74,7 @@ class RemoteLink:
         self.fault: AgentrailError | None = None
         self.last_end: BaseException | None = None
         self.connections: int = 0
+        self.scope: Final = trio.CancelScope()  # of its task
 
     # --- interface for callers
 
@@ -211,9 +212,10 @@ class RemoteLink:
 
     async def run(self) -> None:
         try:
-            await keep_connected(
-                self._dial, HEARTBEAT_SECONDS, self._serve, lambda: self._connected_at, self._take_end
-            )
+            with self.scope:
+                await keep_connected(
+                    self._dial, HEARTBEAT_SECONDS, self._serve, lambda: self._connected_at, self._take_end
+                )
         finally:
             self.fail(YourMove("the `async with agentrail.connect(…)` block has ended: connect again"))
 
@@ -320,35 +322,29 @@ class Links:
     def __init__(self, dial: Dial, nursery: trio.Nursery) -> None:
         self._dial = dial
         self._nursery = nursery
-        self._more: list[tuple[RemoteLink, trio.CancelScope]] = []
+        self._more: list[RemoteLink] = []
         self.first: RemoteLink = RemoteLink(dial)
         nursery.start_soon(self.first.run, name="remote link")
 
     async def link_for(self, session_id: str) -> RemoteLink:
         while True:
-            links = [self.first, *(link for link, _ in self._more)]
+            links = [self.first, *self._more]
             free = next((link for link in links if link.fault or not link.has_reader(session_id)), None)
             if free is not None:
                 return free
             ends = [end for link in links if (end := link.end_of_reader(session_id)) is not None]
             if not ends:
-                link, scope = RemoteLink(self._dial), trio.CancelScope()
-                self._more.append((link, scope))
-                self._nursery.start_soon(_run_within, link, scope, name="remote link")
+                link = RemoteLink(self._dial)
+                self._more.append(link)
+                self._nursery.start_soon(link.run, name="remote link")
                 return link
             await ends[0].wait()
 
     def close_unused(self) -> None:
-        for one in tuple(self._more):
-            link, scope = one
+        for link in tuple(self._more):
             if link.is_unused or link.fault is not None:
-                scope.cancel(reason="nothing is read over this connection any more")
-                self._more.remove(one)
-
-
-async def _run_within(link: RemoteLink, scope: trio.CancelScope) -> None:
-    with scope:
-        await link.run()
+                link.scope.cancel(reason="nothing is read over this connection any more")
+                self._more.remove(link)
 
 
 @asynccontextmanager
