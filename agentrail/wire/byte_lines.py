@@ -10,10 +10,12 @@ class LineTooLong(Exception):
 class ByteLines:
     """Cuts bytes at newlines."""
 
-    __slots__ = ("_max_bytes", "_parts", "_size")
+    __slots__ = ("_max_bytes", "_parts", "_size", "_too_long")
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, too_long: Exception | None = None) -> None:
+        """Cut lines of at most this size. A longer one raises `too_long`."""
         self._max_bytes = max_bytes
+        self._too_long = too_long or LineTooLong(f"a line has over {max_bytes:,} bytes")
         self._parts: list[bytes] = []
         self._size = 0
 
@@ -21,7 +23,7 @@ class ByteLines:
         """Yield the lines that are complete with these bytes.
 
         Raises:
-            LineTooLong: A line is longer than the limit. Subclasses may raise another error.
+            LineTooLong: A line is longer than the limit.
         """
         begin = 0
         while (end := data.find(b"\n", begin)) >= 0:
@@ -33,9 +35,6 @@ class ByteLines:
     def _keep(self, part: bytes) -> None:
         self._size += len(part)
         if self._size > self._max_bytes:
-            raise self._too_long(self._max_bytes)
+            raise self._too_long
         if part:
             self._parts.append(part)
-
-    def _too_long(self, max_bytes: int) -> Exception:
-        return LineTooLong(f"a line has over {max_bytes:,} bytes")

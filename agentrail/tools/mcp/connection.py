@@ -46,7 +46,7 @@ from agentrail.tools.mcp.call_result import (
     refused_call,
 )
 from agentrail.tools.mcp.input_rounds import MAX_QUESTION_ROUNDS, OUR_ANSWERS, InputRounds, asks_for_input
-from agentrail.tools.mcp.message_lines import BadServer, ErrorTail, LineCutter, MessageReader
+from agentrail.tools.mcp.message_lines import BadServer, ErrorTail, MessageReader, line_cutter
 from agentrail.tools.mcp.oauth_login import LOGIN_CODE, NOT_SENT_CODE, REFUSAL, ServerLogin, first_fault_of
 from agentrail.tools.mcp.server_options import McpServer, is_loopback_url
 from agentrail.tools.mcp.tool_listing import MAX_PAGES
@@ -102,7 +102,7 @@ class StdioTransport:
             raise BadServer(await self._last_words())
 
     async def _read(self) -> None:
-        cutter, reader = LineCutter(self._max_bytes), self.reader
+        cutter, reader = line_cutter(self._max_bytes), self.reader
         while data := await self._receive():
             for line in cutter.feed(data):
                 is_large = len(line) > _LARGE_BYTES

@@ -21,13 +21,8 @@ class BadServer(Exception):
     """The server broke the protocol beyond what is tolerated. The message says how."""
 
 
-class LineCutter(ByteLines):
-    """Cuts the output of a server at newlines. A line over the limit is a `BadServer`."""
-
-    __slots__ = ()
-
-    def _too_long(self, max_bytes: int) -> Exception:
-        return BadServer(f"it sent a message of over {max_bytes:,} bytes")
+def line_cutter(max_bytes: int) -> ByteLines:
+    return ByteLines(max_bytes, BadServer(f"it sent a message of over {max_bytes:,} bytes"))
 
 
 class MessageReader:

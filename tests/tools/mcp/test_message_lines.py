@@ -11,8 +11,8 @@ from agentrail.tools.mcp.message_lines import (
     MAX_ERROR_BYTES,
     BadServer,
     ErrorTail,
-    LineCutter,
     MessageReader,
+    line_cutter,
 )
 
 
@@ -21,14 +21,14 @@ def test_lines_do_not_depend_on_where_the_bytes_are_cut(lines, cuts):
     """A pipe gives pieces of any size."""
     data = b"".join(line + b"\n" for line in lines)
     places = sorted({min(cut, len(data)) for cut in cuts} | {0, len(data)})
-    cutter = LineCutter(10_000)
+    cutter = line_cutter(10_000)
     assert [one for a, b in itertools.pairwise(places) for one in cutter.feed(data[a:b])] == lines
 
 
 @pytest.mark.parametrize("pieces", [[b"x" * 11], [b"x" * 6, b"x" * 5], [b"a\n" + b"x" * 11 + b"\n"]])
 def test_a_line_beyond_the_limit_ends_the_server(pieces):
     """11.13: also before its newline is there, and not only after it."""
-    cutter = LineCutter(10)
+    cutter = line_cutter(10)
     with pytest.raises(BadServer, match="over 10 bytes"):
         [line for piece in pieces for line in cutter.feed(piece)]
 
