@@ -254,10 +254,9 @@ def _show_result(run: AgUiRun, call_id: str, result: ToolResult, *, is_childs: b
     child = call_id.rpartition("/")[0] if is_childs else ""
     after, begun = _ensure_child(run, child)
     told: dict[str, Any] = {"toolCallId": call_id, "content": result.words, "role": "tool"}
-    failed = {"metadata": {"agentrail": {"isError": True}}} if result.is_error else {}
-    message = {"id": name, **told, **failed}
-    after = replace(after, shown=run.shown.added(name), said=run.said.appended((None, message)))
-    return after, (*begun, _of(child, "TOOL_CALL_RESULT", messageId=name, **told, **failed))
+    told |= {"metadata": {"agentrail": {"isError": True}}} if result.is_error else {}
+    after = replace(after, shown=run.shown.added(name), said=run.said.appended((None, {"id": name, **told})))
+    return after, (*begun, _of(child, "TOOL_CALL_RESULT", messageId=name, **told))
 
 
 # --- other events of the session

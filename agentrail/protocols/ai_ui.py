@@ -83,15 +83,9 @@ def _event_parts(event: events.Event, questions: Questions, response: Response) 
         case events.TodoChange(todos=todos):
             return (_data("todos", {"todos": msgspec.to_builtins(todos)}, "todos"),)
         case events.AskUser():
-            asked: dict[str, Any] = {
-                "ref": event.ref,
-                "question": event.question,
-                "options": [*event.options],
-            }
-            if event.schema is not None:
-                asked["schema"] = event.schema
-            if event.url is not None:
-                asked["url"] = event.url
+            asked: dict[str, Any] = {"ref": event.ref, "question": event.question}
+            more = {"options": [*event.options], "schema": event.schema, "url": event.url}
+            asked |= {name: one for name, one in more.items() if one is not None}
             return (_data("question", asked, event.ref),)
         case events.ToolProgress(name=name, call_id=call_id, text=text):
             said = {"toolCallId": call_id, "toolName": name, "text": text}

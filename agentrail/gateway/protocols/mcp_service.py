@@ -247,7 +247,7 @@ class McpService:
             oldest = next(iter(own))
             del own[oldest]
             ended = {**scope, "method": "DELETE", "headers": [(shapes.CONNECTION_HEADER.encode(), oldest)]}
-            await self._manager.handle_request(ended, _receive_nothing, _send_nothing)
+            await self._manager.handle_request(ended, _receive_nothing, discard)
         if not own or len(self._connections) > _MAX_CALLERS:
             del self._connections[owner if not own else next(iter(self._connections))]
 
@@ -370,7 +370,7 @@ async def _receive_nothing() -> MutableMapping[str, Any]:
     return {"type": "http.request", "body": b""}
 
 
-async def _send_nothing(_: MutableMapping[str, Any]) -> None:
+async def discard(_: MutableMapping[str, Any]) -> None:
     await trio.lowlevel.checkpoint()
 
 

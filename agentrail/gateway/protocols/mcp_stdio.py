@@ -13,7 +13,7 @@ from agentrail.gateway.authorization import ANYONE_HERE, CallHead
 from agentrail.gateway.error_responses import error_answer
 from agentrail.gateway.path_endpoint import Gateway, RouteCall
 from agentrail.gateway.protocols.mcp_routes import encode_mcp_error
-from agentrail.gateway.protocols.mcp_service import McpService, read_state_key
+from agentrail.gateway.protocols.mcp_service import McpService, discard, read_state_key
 from agentrail.gateway.stdio.line_stream import LineStream
 from agentrail.host.host import Host
 from agentrail.wire.byte_lines import LineTooLong
@@ -23,7 +23,7 @@ async def serve_mcp_lines(gateway: Gateway, host: Host, stream: LineStream) -> N
     """Serve one client until its input ends. Its running calls are cancelled then."""
     head = CallHead(method="POST", path="/mcp")
     call = RouteCall(
-        gateway=gateway, head=head, receive=trio.sleep_forever, send=_drop, principal=ANYONE_HERE, via="mcp"
+        gateway=gateway, head=head, receive=trio.sleep_forever, send=discard, principal=ANYONE_HERE, via="mcp"
     )
     service = McpService(gateway, await read_state_key(host.supervisor), call)
     to_server, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -32,10 +32,6 @@ async def serve_mcp_lines(gateway: Gateway, host: Host, stream: LineStream) -> N
         nursery.start_soon(_receive, stream, to_server)
         nursery.start_soon(_send, stream, from_server)
         await service.server.run(read, write, service.server.create_initialization_options())
-
-
-async def _drop(_message: object) -> None:
-    """Nothing is sent over HTTP."""
 
 
 async def _receive(stream: LineStream, to_server: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
