@@ -231,6 +231,13 @@ def test_a_sandbox_that_makes_no_sense_is_refused(options, fault):
         McpServer("p", **options)
 
 
+@pytest.mark.parametrize("effect", ["twice", ["once"], {}, None])
+def test_an_effect_that_is_none_is_a_fault(effect):
+    """Also one of another type, such as a list of a configuration file."""
+    with pytest.raises(OptionError, match="effects: expected pure, idempotent or once"):
+        McpServer("p", command=["x"], effects={"a": effect})
+
+
 def _nodes(node):
     yield node
     for child in node.children:

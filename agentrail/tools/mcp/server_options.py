@@ -200,8 +200,7 @@ def faults_of_server(given: Mapping[str, Any]) -> Iterator[str]:
         yield from misfits(key, given.get(key), str | os.PathLike | None)
     if not _are_texts(given.get("tools", ("*",))):
         yield f'tools is {repr_of(given["tools"]):.200}: expected names or patterns, such as ["search", "read_*"]'
-    effects = given.get("effects", {})
-    if not isinstance(effects, Mapping) or not set(effects.values()) <= {"pure", "idempotent", "once"}:
+    if any(misfits("effects", given.get("effects", {}), Mapping[str, Literal["pure", "idempotent", "once"]])):
         yield "effects: expected pure, idempotent or once, by the server's tool names"
     for key, known in (
         ("hints", get_args(HintsPolicy)),
