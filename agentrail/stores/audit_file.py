@@ -18,7 +18,7 @@ from agentrail.stores.sqlite_files import close_locked, sync_directory
 _FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OTHERS_WRITE: Final = 0o022
 
-MAX_READ_BYTES: Final = 64 * 1024 * 1024
+MAX_AUDIT_READ_BYTES: Final = 64 * 1024 * 1024
 """How much of its end is read at the start. It has the decisions of the last seconds, which may come again, many times over."""
 
 
@@ -59,7 +59,7 @@ class AuditFile:
                 [f"the audit log {self.path} must be a file that only its owner, you, can write"]
             )
         with open(self._file, "rb", closefd=False) as file:
-            whole = file.seek(max(found.st_size - MAX_READ_BYTES, 0))
+            whole = file.seek(max(found.st_size - MAX_AUDIT_READ_BYTES, 0))
             if whole:  # in the middle of a line
                 whole += len(file.readline())
             for line in file:

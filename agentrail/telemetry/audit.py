@@ -74,7 +74,7 @@ _DECISIONS: Final[Mapping[type, tuple[str, str, str]]] = {
     events.UserResponded: ("question", "answered", "user"),
     events.UserDeclined: ("question", "declined", "user"),
 }
-MAX_SESSIONS: Final = 50_000
+MAX_AUDITED_SESSIONS: Final = 50_000
 """Number of sessions whose last line a writer remembers, so that an event that comes again gets no second line."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:/@+-]{1,128}")
@@ -223,7 +223,7 @@ class AuditLog:
         self._tail: AuditTail | None = None
 
     def open(self) -> AuditTail:
-        tail = AuditTail(most=MAX_SESSIONS)
+        tail = AuditTail(most=MAX_AUDITED_SESSIONS)
         for known in map(read_audit_line, self._read()):
             if known is not None:  # otherwise `audit verify` reports it
                 tail.move(*known[:2])
@@ -267,7 +267,7 @@ class AuditLog:
                 nodes, seq = ((), 0) if is_new else self._nodes[place]
                 read = self._look(origin.scope, SessionId(origin.session_id), seq)
                 self._nodes[place] = (*nodes, *nodes_in(read)), read[-1].seq if read else seq
-                if len(self._nodes) > MAX_SESSIONS:
+                if len(self._nodes) > MAX_AUDITED_SESSIONS:
                     del self._nodes[next(iter(self._nodes))]
             lines.append(tail.seal(line_of(origin, event, self._nodes[place][0], last)))
         if lines:

@@ -270,7 +270,7 @@ def of_sessions(*numbers, seq=1):
 
 async def test_sessions_that_sleep_take_no_memory_without_end(tmp_path, monkeypatch):
     """And neither do those of a long log at the start. The last ones get no second line."""
-    monkeypatch.setattr(audit, "MAX_SESSIONS", 3)
+    monkeypatch.setattr(audit, "MAX_AUDITED_SESSIONS", 3)
     file = AuditFile(tmp_path / "audit.jsonl")
     log = AuditLog(file.read, file.append, lambda *_: ())
     await log.take(of_sessions(*range(8)))
@@ -293,7 +293,7 @@ async def test_only_the_end_of_a_long_log_is_read_at_the_start(tmp_path, monkeyp
     await AuditLog(file.read, file.append, lambda *_: ()).take(of_sessions(*range(20)))
     file.close()
     raw = path.read_bytes().splitlines(keepends=True)
-    monkeypatch.setattr(audit_file, "MAX_READ_BYTES", sum(map(len, raw[-3:])) + cut)
+    monkeypatch.setattr(audit_file, "MAX_AUDIT_READ_BYTES", sum(map(len, raw[-3:])) + cut)
     path.write_bytes(b"".join(raw) + raw[0][:50] * (cut > 0))
     file = AuditFile(path)
     log = AuditLog(file.read, file.append, lambda *_: ())
