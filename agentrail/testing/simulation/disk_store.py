@@ -62,6 +62,7 @@ def simulated_files() -> AbstractContextManager[None]:
             (sqlite, "sync_directory", _on_disks(DiskPath.sync)),
             (sqlite_damage, "sync_directory", _on_disks(DiskPath.sync)),
             (sqlite_damage, "sync_file", _on_disks(DiskPath.sync)),
+            (sqlite_damage, "read_regular", _on_disks(lambda path, most: path.read_bytes()[:most])),
             (shutil, "copyfile", _on_disks(lambda a, b: b.write_bytes(a.read_bytes()))),
         ]
     )
