@@ -79,7 +79,7 @@ async def come_and_go(web, name):
 def count_ours():
     gc.collect()
     return Counter(
-        type(one).__name__ for one in gc.get_objects() if type(one).__module__.startswith("agentrail")
+        type(one).__name__ for one in gc.get_objects() if f"{type(one).__module__}".startswith("agentrail")
     )
 
 
