@@ -18,6 +18,7 @@ from msgspec.json import encode
 
 from agentrail import outside
 from agentrail.abc.store import OwedRow, SharedDraw, decoded_rows
+from agentrail.actors.keyed_locks import KeyedLocks
 from agentrail.config.host_limits import Limits as Limits  # noqa: PLC0414 - imported from here by hosts and their tests
 from agentrail.core.journal.usage import atto_of, usd_of
 from agentrail.errors import DayBudgetSpent, QuotaReached, StoreUnavailable
@@ -415,9 +416,8 @@ def _digest(name: str) -> str:
 
 def encode_day_spent(day: datetime.date, owner: SessionOwner, process: str, atto_usd: int) -> OwedRow:
     row_id = f"{_place_of_rows(day, owner.tenant_id)}{_digest(owner.user_id)}/{process}"
-    return OwedRow(
-        kind=DAY_SPENT, id=row_id, body=encode(_SpentRow(user=owner.user_id, atto_usd=f"{atto_usd}"))
-    )
+    body = encode(_SpentRow(user=owner.user_id, atto_usd=f"{atto_usd}"))
+    return OwedRow(kind=DAY_SPENT, id=row_id, body=body)
 
 
 def decode_day_spent(row: OwedRow) -> tuple[str, int]:
@@ -445,6 +445,7 @@ class DayBudgets:
         self._deleted: dict[SessionOwner, int] = {}  # by this process
         self._erased: dict[SessionOwner, dict[str, int]] = {}  # same, and known to it
         self._leaving: dict[tuple[SessionOwner, str], int] = {}  # perhaps deleted
+        self._deleting = KeyedLocks()
         self._deleted_on = datetime.date.min
         self._process = ""
         self._open: Counter[SessionOwner] = Counter()
@@ -470,14 +471,14 @@ class DayBudgets:
     @asynccontextmanager
     async def counting(self, owner: SessionOwner, session_id: str) -> AsyncIterator[None]:
         """Count today's spending of a session and its children until the end of the day, although the block deletes it."""
-        if self.has_budgets:
-            told = await self._supervisor.spendings(
-                scope=owner.tenant_id, since_ms=_today_ms(), root=session_id
-            )
-            if told:  # otherwise an attempt that was cancelled has deleted it
-                self._leaving[owner, session_id] = use_of_day(told, now_ms()).tenant_atto_usd
-        yield
-        await self._count_deleted(owner, session_id)
+        scope = owner.tenant_id
+        async with self._deleting.hold((scope, session_id)):  # a second deletion finds it gone
+            if self.has_budgets:
+                told = await self._supervisor.spendings(scope=scope, since_ms=_today_ms(), root=session_id)
+                if told:  # otherwise an attempt that was cancelled has deleted it
+                    self._leaving[owner, session_id] = use_of_day(told, now_ms()).tenant_atto_usd
+            yield
+            await self._count_deleted(owner, session_id)
 
     async def _count_deleted(self, owner: SessionOwner, session_id: str) -> None:
         spent = self._leaving.pop((owner, session_id), 0)
@@ -572,14 +573,16 @@ class DayBudgets:
                 return known
             at_ms, ends = now_ms(), self._ends
             day = day_of(at_ms, datetime.UTC)
+            # Before the journals: a session that is deleted meanwhile is missing for once, and does not count twice.
             deleted = await self._deleted_elsewhere(tenant_id, day)
-            told = await self._supervisor.spendings(scope=tenant_id, since_ms=_today_ms())
-            there = {one.root_id for one in told}
-            for owner, session_id in [*self._leaving]:
-                if owner.tenant_id == tenant_id and session_id not in there:
-                    await self._count_deleted(owner, session_id)
             own = self._deleted.items() if self._deleted_on == day else ()
             deleted += [(owner.user_id, spent) for owner, spent in own if owner.tenant_id == tenant_id]
+            told = await self._supervisor.spendings(scope=tenant_id, since_ms=_today_ms())
+            there = {one.root_id for one in told}
+            for (owner, session_id), spent in [*self._leaving.items()]:
+                if owner.tenant_id == tenant_id and session_id not in there:
+                    deleted.append((owner.user_id, spent))
+                    await self._count_deleted(owner, session_id)
             use = use_of_day(told, at_ms, deleted)
             read = self._known[tenant_id] = _Reading(at=trio.current_time(), ends_before=ends, use=use)
             oldest = next(iter(self._known.values()))

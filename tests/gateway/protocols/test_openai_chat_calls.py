@@ -15,9 +15,10 @@ from agentrail.core.protocol.request import Chunk, ModelRequest, TextDelta
 from agentrail.errors import Authentication, RequestRefused
 from agentrail.gateway.protocols import wire_calls
 from agentrail.gateway.tokens import TokenEntry, Tokens
-from agentrail.host import HandledResponse
+from agentrail.host import HandledResponse, quotas
 from agentrail.host.quotas import Limits
 from agentrail.plugins import HumanApproval
+from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, calls, says
 from agentrail.testing.tools import RecordingTool
 from agentrail.tools import builtin
@@ -26,7 +27,8 @@ from tests.host.hosting import Ledger, answering, profile
 from tests.host.rig import plugin
 from tests.protocols.test_openai_chat import PICTURE, TOOL, called, check_frames, result, user
 from tests.providers.vendors import library
-from tests.runtime.rig import on_bounded_time
+from tests.runtime.rig import eventually, on_bounded_time
+from tests.runtime.test_spending import Priced
 
 # The official client reads its streams up to `[DONE]`, and leaves the rest of their generators to the collector.
 pytestmark = [
@@ -275,6 +277,18 @@ async def test_a_client_that_leaves_aborts_its_cycle(is_stream, session):
         else:
             status = await web.host.supervisor.session("c1", scope="local").status()
             assert status.usage.output > 0
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_a_daily_budget_counts_sessions_without_a_name(is_stream, monkeypatch):
+    """Each is deleted with its response, by two tasks at once, and what it has cost counts once."""
+    monkeypatch.setattr(quotas, "LOOK_AGAIN_SECONDS", 0.0)
+    limits, store = Limits(cost_per_day_usd=0.05), MemoryStore()
+    async with serving(Priced([says("One.")] * 3), store=store, limits=limits) as web:
+        for _ in range(2):  # the second request costs more than there is
+            assert (await web.post(PATH, said(stream=is_stream))).status_code == 200
+            await eventually(lambda: not store.find())
+        error_of(await web.post(PATH, said(stream=is_stream)), 429, "budget")
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
