@@ -87,7 +87,8 @@ class UsersOfHost:
         spent = await self._parts.budgets.spendings_of(owner)
         told = await sessions.supervisor.forget_user(owner.user_id, tenant_id=owner.tenant_id)
         erased = [one for one in spent if (one.scope, one.root_id) in told.trees]
-        await self._parts.budgets.keep_erased(owner, erased)
+        if erased:
+            await self._parts.budgets.keep_erased(owner, erased)
         for scope, session_id in told.trees:
             sessions.list.forget(scope, session_id)
             self.forget_session(owner, session_id)

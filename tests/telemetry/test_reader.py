@@ -363,9 +363,12 @@ async def test_a_deleted_session_is_given_up_and_its_row_goes(monkeypatch):
         assert not store.owed("telemetry_notes")
 
 
-async def test_a_fork_that_is_deleted_at_once_was_heard_from_its_first_event_on():
-    """It continues the numbers of its parent, and no other process had it before."""
-    notes = Noting()
+@pytest.mark.parametrize("lags", [False, True])
+async def test_a_fork_that_is_deleted_at_once_was_heard_from_its_first_event_on(monkeypatch, lags):
+    """It continues the numbers of its parent, and no other process had it before. A consumer that lags is not waited for."""
+    notes = Noting(is_open=not lags)
+    if lags:
+        monkeypatch.setattr(module, "BATCH_EVENTS", 1)
     async with open_read(notes, store=lasting()) as supervisor:
         session = await supervisor.start_session(model=saying("a", "b"), session_id="s-1")
         await session.ask("Hi")
@@ -373,6 +376,7 @@ async def test_a_fork_that_is_deleted_at_once_was_heard_from_its_first_event_on(
         await fork.ask("And here")
         await supervisor.stop_session("f-1")
         assert await supervisor.delete_session("f-1") > 0
+        notes.gate.set()
         await trio.sleep(1)
         assert isinstance(notes.last("f-1"), SessionEnd)
         numbers = notes.numbers("f-1")
