@@ -16,6 +16,7 @@ from agentrail.testing.clock import FakeClock
 from agentrail.testing.models import FunctionModel, says
 from agentrail.testing.simulation.byte_network import ByteNetwork, SimulatedSocket
 from agentrail.testing.simulation.connections import CONNECTED, WINDOW, Connections
+from agentrail.testing.simulation.log import LifeLog
 from agentrail.testing.simulation.machine import NodeMachine
 from agentrail.testing.simulation.network import SimulatedNetwork
 from agentrail.testing.simulation.tape import Tape
@@ -282,6 +283,45 @@ def test_half_a_connection_may_end():
             await client.receive_some()
 
     lived(ByteNetwork, life)
+
+
+def test_a_connection_without_room_in_the_backlog_opens_later():
+    """A server that accepts nothing has as many connections as its backlog. Others ask again after 1, 2 and 4 seconds, unless they leave."""
+
+    async def main():
+        network, opened = ByteNetwork(Tape(seed=7), LifeLog()), {}
+        listener = SimulatedSocket(network, "node-0")
+        listener.listen(2)
+
+        async def open_one(name, patience=math.inf):
+            socket = SimulatedSocket(network, name)
+            with trio.move_on_after(patience) as waiting:
+                await socket.connect(("node-0", 80))
+                opened[name] = trio.current_time()
+            if waiting.cancelled_caught:
+                socket.close()
+
+        async with trio.open_nursery() as nursery:
+            for name in ("a", "b", "c", "d"):
+                nursery.start_soon(open_one, name)
+                await trio.sleep(0.1)
+            nursery.start_soon(open_one, "gone", 0.5)
+            await trio.sleep(1.5)
+            assert set(opened) == {"a", "b"}
+            await listener.accept()
+            await trio.sleep(2)
+            assert set(opened) == {"a", "b", "c"}
+            assert 3 < opened["c"] < 3.5
+            await listener.accept()
+        assert set(opened) == {"a", "b", "c", "d"}
+        assert 7 < opened["d"] < 7.6
+        with trio.move_on_after(60) as waiting:
+            accepted = [await listener.accept() for _ in range(2)]
+            await listener.accept()  # the one that left is not in the queue
+        assert waiting.cancelled_caught
+        assert len(accepted) == 2
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
 def test_a_doubled_prompt_is_one_prompt():

@@ -39,9 +39,9 @@ class ByteNetwork(SimulatedNetwork, trio.abc.SocketFactory):
     def serve(self, place: str, app: Any, spawn: Spawn) -> None:
         """Serve an application at a place with the product's server. Its lifespan has begun."""
         trio.socket.set_custom_socket_factory(self)
-        listener = SimulatedSocket(self, place)
-        listener.listen()
         serving = import_module("agentrail.gateway.serving")
+        listener = SimulatedSocket(self, place)
+        listener.listen(serving.USUAL_LIMITS.backlog)
         spawn(serving.serve_app, _without_lifespan(app), [trio.SocketListener(listener)], trio.sleep_forever)
 
     @asynccontextmanager
@@ -140,7 +140,7 @@ class SimulatedSocket(trio.socket.SocketType):
         self._lot.unpark_all()
 
     def listen(self, backlog: int = 0) -> None:
-        self._network.listen(self._place, self._take)
+        self._network.listen(self._place, self._take, lambda: len(self._queue) < max(backlog, 1))
 
     async def accept(self) -> tuple["SimulatedSocket", Any]:
         await trio.lowlevel.checkpoint()

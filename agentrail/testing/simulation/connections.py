@@ -17,13 +17,13 @@ WINDOW: Final = 32
 """Unread messages of one direction. Further ones wait at their sender."""
 
 CONNECTED: Final = object()
-_OPEN: Final = object()
 LATENCY_SECONDS: Final = 0.004
 """Longest latency of most messages. One in fifty is late, by up to 25 times as much."""
 
 _SHORTEST: Final = 0.05
 _LATE: Final = 25
 _LATE_RATE: Final = 0.02
+_RETRY_SECONDS: Final = 1.0
 
 
 @frozen
@@ -31,6 +31,13 @@ class LastMessage:
     """The last message of a connection. `how` is `closed`, `reset` or `refused`."""
 
     how: str
+
+
+@frozen
+class _Open:
+    """A request for a connection. Without room for it, it is sent again after this time, as by TCP (RFC 6298)."""
+
+    retry_seconds: float = _RETRY_SECONDS
 
 
 @define(eq=False)
@@ -136,7 +143,7 @@ class Connections:
         self.watchers: list[Callable[[str, Any], None]] = []
         self.delivered: int = 0
         self._tape, self._latency_seconds = tape, latency_seconds
-        self._listening: dict[str, Callable[[ConnectionEnd], object]] = {}
+        self._listening: dict[str, tuple[Callable[[ConnectionEnd], object], Callable[[], bool]]] = {}
         self._refusing: dict[str, None] = {}
         self._addresses: dict[str, str] = {}
         self._ways: dict[tuple[str, str], Way] = {}
@@ -163,9 +170,14 @@ class Connections:
         number = len(self._addresses) + 1
         return self._addresses.setdefault(place, f"127.0.{number >> 8}.{number & 255}")
 
-    def listen(self, place: str, accept: Callable[[ConnectionEnd], object]) -> None:
-        """Call a function with the server's end of each connection to a place. It must not wait."""
-        self._listening[place] = accept
+    def listen(
+        self,
+        place: str,
+        accept: Callable[[ConnectionEnd], object],
+        has_room: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Call a function with the server's end of each connection to a place, while there is room. It must not wait."""
+        self._listening[place] = accept, has_room
 
     def leave(self, place: str) -> None:
         """Refuse connections to a place, and reset those that it has, as the system does for a process that has ended."""
@@ -181,7 +193,7 @@ class Connections:
         server = ConnectionEnd(place, self.way(here, place), self._post)
         client.peer, server.peer = server, client
         self._ends |= {client: None, server: None}
-        self._post(server, _OPEN)
+        self._post(server, _Open())
         return client
 
     # --- faults
@@ -281,22 +293,27 @@ class Connections:
             self.delivered += 1
             for watch in self.watchers:
                 watch(to.way.name, message)
-            if message is _OPEN:
-                self._accept(to)
+            if isinstance(message, _Open):
+                self._accept(to, message)
             else:
                 to.arrive(message)
         if to.end is not None and to.peer.end is not None:
             self._ends.pop(to, None)
             self._ends.pop(to.peer, None)
 
-    def _accept(self, server: ConnectionEnd) -> None:
-        accept = self._listening.get(server.place)
-        if accept is None or server.place in self._refusing:
+    def _accept(self, server: ConnectionEnd, asked: _Open) -> None:
+        listening = self._listening.get(server.place)
+        if listening is None or server.place in self._refusing:
             self._post(server.peer, LastMessage("refused"))
             server.arrive(LastMessage("refused"))
         elif server.end is None:
-            self._post(server.peer, CONNECTED)
-            accept(server)
+            accept, has_room = listening
+            if has_room():
+                self._post(server.peer, CONNECTED)
+                accept(server)
+            else:
+                server.last_due = max(server.last_due, trio.current_time() + asked.retry_seconds)
+                self._post(server, _Open(2 * asked.retry_seconds))
 
 
 def _size_of(message: Any) -> int:
