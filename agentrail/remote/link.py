@@ -159,8 +159,8 @@ class RemoteLink:
         for reading in tuple(self._readings.values()):
             reading.fail(partial(self.fault.with_traceback, None))
             self._stir(reading)
-        for owed in tuple(self._owed.values()):
-            owed.done.set()
+        for frame_id in tuple(self._owed):
+            self._answer(frame_id, None)
         self.welcomed.set()
 
     def _check(self) -> None:

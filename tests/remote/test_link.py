@@ -223,3 +223,28 @@ async def test_a_server_that_is_too_slow_gets_twice_the_time():
         )
     assert given[:9] == [10, 20, 40, 60, 60, 60, 10, 20, 10]
     assert isinstance(ends[5][0], ConnectionRefusedError)
+
+
+async def test_a_reader_waits_for_no_connection_that_is_closed_meanwhile():
+    """One whose slow reader leaves before the server has confirmed that it paused."""
+    server = FakeServer()
+    async with remote(server) as session, session.subscribe(), trio.open_nursery() as nursery:
+        left, read = trio.Event(), list[int]()
+
+        async def read_slowly():
+            async with session.subscribe(buffer=1):
+                await left.wait()
+
+        async def read_later():
+            async with session.subscribe(after=0) as events:
+                read.extend(await take(events, 3))
+
+        nursery.start_soon(read_slowly)
+        await wait_all_tasks_blocked()
+        server.is_silent = True
+        await server.publish(committed(1), committed(2), committed(3))
+        nursery.start_soon(read_later)
+        await wait_all_tasks_blocked()
+        server.is_silent = False
+        left.set()
+    assert read == [1, 2, 3]
