@@ -79,6 +79,7 @@ class RunningSource:
         child_id: Its id there.
         is_running: Whether it was started, and has not given up.
         given_up_at_ms: When its supervisor gave up. None if it did not, or it was started again.
+        is_stopped: Whether it was stopped for good.
         users: Sessions that use it.
         left_at: When the last of them left, or it was made.
         handle: Of its subtree, while it runs.
@@ -89,6 +90,7 @@ class RunningSource:
     child_id: SourceId
     is_running: bool = False
     given_up_at_ms: int | None = None
+    is_stopped: bool = False
     users: int = 0
     left_at: float = field(factory=trio.current_time)
     handle: ActorHandle | None = None
@@ -105,7 +107,8 @@ class RunningSource:
         return end
 
     async def stop(self) -> None:
-        """End it, if it runs."""
+        """End it for good, if it runs or is being started."""
+        self.is_stopped = True
         if self.handle is not None:
             with suppress(ActorDown):
                 await self.handle.stop()
@@ -141,6 +144,8 @@ class RunningSource:
             return True
         assert isinstance(handle, ActorHandle)  # noqa: S101 - a subtree has a handle
         self.handle = handle
+        if self.is_stopped:
+            await self.stop()
         down = await monitor(handle).wait()
         self.is_running, self.handle = False, None
         if down.reason == GAVE_UP:
@@ -230,13 +235,12 @@ class ToolSources:
         if key not in self._personal:
             server = self._servers[running.source.name]
             child_id = SourceId(key_of(scope, f"{_id_of(server)} {owner[:_SHOWN_OWNER]}"))
-            self._personal[key] = RunningSource(self.make(server, owner), self._start, child_id)
-            self._nursery.start_soon(self._end_unused, key, name=f"end of {child_id}")
+            made = self._personal[key] = RunningSource(self.make(server, owner), self._start, child_id)
+            self._nursery.start_soon(self._end_unused, key, made, name=f"end of {child_id}")
         return self._personal[key]
 
-    async def _end_unused(self, key: tuple[str, str]) -> None:
+    async def _end_unused(self, key: tuple[str, str], running: RunningSource) -> None:
         """End the source of a principal when none of its sessions has used it for a while. The next one begins with a new source."""
-        running = self._personal[key]
         while running.users or trio.current_time() < running.left_at + KEEP_UNUSED_SECONDS:  # noqa: ASYNC110 - seldom, and an event per session costs more
             await trio.sleep(KEEP_UNUSED_SECONDS)
         if self._personal.get(key) is running:  # otherwise its login was forgotten

@@ -44,6 +44,8 @@ class FakeSource:
 
     def park(self): ...
 
+    def forget_login(self): ...
+
     def join(self, listener):
         self.listeners.append(listener)
         return lambda: self.listeners.remove(listener)
@@ -118,6 +120,26 @@ async def test_a_session_that_comes_while_its_source_ends_has_a_new_one(autojump
         sources.start(second)
         await trio.sleep(2 * STOP_SECONDS)
         assert make.made[0][1].is_open is False
+        assert second.source.is_open
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_source_that_is_being_started_ends_when_its_user_is_forgotten(autojump_clock):
+    """It would have its login, and the next one of this user would wait for its end."""
+    make = Sources()
+    async with (
+        open_supervisor(SupervisorFlags("one_for_one")) as root,
+        trio.open_nursery() as nursery,
+    ):
+        sources = ToolSources(make, [SimpleNamespace(name="p")], root.start_child, nursery)
+        (first,) = sources.of_principal(None, "ann", "")
+        sources.start(first)
+        await sources.forget_logins("ann")
+        (second,) = sources.of_principal(None, "ann", "")
+        second.join(object())
+        sources.start(second)
+        await trio.sleep(2 * STOP_SECONDS)
+        assert not first.source.is_open
         assert second.source.is_open
         nursery.cancel_scope.cancel()
 
