@@ -26,7 +26,7 @@ NOT_REACHED: Final[tuple[str, ...]] = (
     "exports",
     "backups, and copies of a store from before a repair or a migration",
     "files in workspaces",
-    "logins to MCP servers at other processes",
+    "logins to MCP servers at other processes, and to those that only sessions name",
     "logs, the audit log and backends of telemetry",
     "model providers",
 )
