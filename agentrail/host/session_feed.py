@@ -157,7 +157,7 @@ class SessionFeed(RowFeed):
 
     async def _look_at_all(self) -> None:
         """Merge the store's sessions and those in memory, and remove other rows."""
-        found = await self._host_sessions.list.everything(self.tenant_id)
+        found = await self._host_sessions.list.everything(self.tenant_id, most=MAX_FEED_ROWS)
         found.sort(
             key=lambda one: (one.session is not None, one.changed_at_ms or one.created_at_ms, one.session_id)
         )

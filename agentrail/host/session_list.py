@@ -1,8 +1,9 @@
 """Lists of the sessions of a user or a tenant. Listing wakes no session."""
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import suppress
+from heapq import nlargest
 from typing import Final
 
 import trio
@@ -132,15 +133,20 @@ class SessionList:
         self._owners.pop((tenant_id, session_id), None)
 
     async def everything(
-        self, tenant_id: str, owner: SessionOwner | None = None, *, names_profiles: bool = True
+        self,
+        tenant_id: str,
+        owner: SessionOwner | None = None,
+        *,
+        names_profiles: bool = True,
+        most: int | None = None,
     ) -> list[ListedSession]:
-        """Return all root sessions, ended ones included, unordered and without metadata."""
+        """Return all root sessions, or those in memory and about the `most` last changed ones, unordered and without metadata. Ended ones count."""
         await trio.lowlevel.checkpoint()
         sessions = self._supervisor.sessions(scope=tenant_id)
         awake = [listed_awake(session, tenant_id, owner) for session in sessions]
         found = {one.session_id: one for one in awake if one is not None}
         if self._has_store:
-            for row in await self.rows(filters_of(tenant_id, owner)):
+            for row in await self.rows(filters_of(tenant_id, owner), most=most, first=found):
                 if self._is_hidden(tenant_id, row.session):
                     continue
                 known: ListedSession | None
@@ -155,13 +161,17 @@ class SessionList:
                     found[row.session] = known
         return [*found.values()]
 
-    async def rows(self, filters: Filters) -> list[StoredSession]:
-        """Return all stored sessions that a filter finds."""
+    async def rows(
+        self, filters: Filters, *, most: int | None = None, first: Container[str] = ()
+    ) -> list[StoredSession]:
+        """Return all stored sessions that a filter finds. Of more than twice `most`, those in `first` and the last changed ones."""
         rows: list[StoredSession] = []
         after: tuple[str, str] | None = None
         while page := await self._supervisor.find(filters, after=after, limit=_AT_ONCE):
             rows += page
             after = (page[-1].scope, page[-1].session)
+            if most is not None and len(rows) > 2 * most:
+                rows = nlargest(most, rows, key=lambda row: (row.session in first, row.written_at_ms))
         return rows
 
     async def listed(self, row: StoredSession) -> ListedSession | None:

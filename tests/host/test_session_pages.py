@@ -3,6 +3,7 @@
 from functools import partial
 
 import pytest
+import trio
 
 from agentrail.abc.store import Filters
 from agentrail.errors import CodecError, JournalCorrupt
@@ -158,3 +159,26 @@ async def test_a_session_that_cannot_be_read_does_not_keep_the_others_from_being
     said = [one.getMessage() for one in caplog.records if "is in no list" in one.getMessage()]
     assert len(said) == 1
     assert "session newer is in no list: its beginning cannot be read: no opened record" in said[0]
+
+
+@on_virtual_time
+async def test_a_feed_costs_the_rows_that_it_has(monkeypatch):
+    """It has the sessions in memory, and those of the store that changed last. Of others it reads no journal."""
+    monkeypatch.setattr("agentrail.host.session_feed.MAX_FEED_ROWS", 10)
+    monkeypatch.setattr("agentrail.host.session_list._AT_ONCE", 7)
+    store = CountingStore()
+    async with hosting(answering(), store=store, limits=Limits(max_sessions_per_principal=MANY)) as host:
+        for number in range(MANY):
+            await host.create(ANN, session_id=f"a{number}")
+            await trio.sleep(0.01)
+    rows = sorted(store.find(limit=MANY), key=lambda row: row.written_at_ms)
+    async with hosting(answering(), store=store) as host, trio.open_nursery() as nursery:
+        await host.session(rows[0].session, ANN)
+        store.journals_read = 0
+        feed, up = host.session_feed(ANN.tenant_id), trio.Event()
+        nursery.start_soon(feed.run, up)
+        await up.wait()
+        await feed.settle()
+        assert {*feed.sessions.rows} == {rows[0].session, *[row.session for row in rows[-9:]]}
+        assert store.journals_read <= 20
+        nursery.cancel_scope.cancel()
