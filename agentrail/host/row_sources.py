@@ -66,7 +66,7 @@ class RowSource(ABC):
 
     def __init__(self) -> None:
         self.log: ChangeLog = ChangeLog()
-        self._written: dict[str, tuple[msgspec.Struct, bytes]] = {}
+        self._written: dict[str, bytes] = {}
 
     @property
     def is_marked(self) -> bool:
@@ -88,7 +88,7 @@ class RowSource(ABC):
 
     @abstractmethod
     def row(self, key: str) -> msgspec.Struct | None:
-        """Return a row, or None for an unknown key. The same object until it changes."""
+        """Return a row, or None for an unknown key."""
 
     def is_of(self, key: str, user_id: str) -> bool:
         """Return whether a row belongs to a user. Rows without owner belong to all."""
@@ -97,15 +97,16 @@ class RowSource(ABC):
     def fits(self, row: Any, wanted: RowFilter) -> bool:
         return True
 
+    def note(self, key: str) -> None:
+        """Note that a row has changed, or has gone."""
+        self._written.pop(key, None)
+        self.log.note(key)
+
     def written(self, key: str) -> bytes | None:
         row = self.row(key)
-        if row is None:
-            self._written.pop(key, None)
-            return None
-        known = self._written.get(key)
-        if known is None or known[0] is not row:
-            known = self._written[key] = (row, encode_plain(row))
-        return known[1]
+        if row is not None and key not in self._written:
+            self._written[key] = encode_plain(row)
+        return self._written.get(key)
 
 
 class TakenRows(RowSource, RowFeed):
@@ -133,12 +134,12 @@ class TakenRows(RowSource, RowFeed):
             self._taken_at = trio.current_time()
             for key in [key for key in self._rows if key not in rows]:
                 del self._rows[key]
-                self.log.note(key)
+                self.note(key)
             for key, row in rows.items():
                 if self._rows.get(key) != row:
                     self._rows.pop(key, None)
                     self._rows[key] = row
-                    self.log.note(key)
+                    self.note(key)
 
     async def wait_newer(self, version: int) -> None:
         """Wait until the next poll is due or a change was noted."""

@@ -313,11 +313,11 @@ class SessionSource(_SourceOfFeed[SessionRow]):
         if self.rows.get(row.session_id) != row:
             self.rows.pop(row.session_id, None)
             self.rows[row.session_id] = row
-            self.log.note(row.session_id)
+            self.note(row.session_id)
 
     def drop(self, session_id: str) -> None:
         if self.rows.pop(session_id, None) is not None:
-            self.log.note(session_id)
+            self.note(session_id)
 
     def keys(self) -> Iterable[str]:
         return tuple(self.rows)
@@ -340,11 +340,11 @@ class WaitingSource(_SourceOfFeed[WaitingRow]):
         for key in self._of.get(session_id, ()):
             if key not in now:
                 del self.rows[key]
-                self.log.note(key)
+                self.note(key)
         for key, row in now.items():
             if self.rows.get(key) != row:
                 self.rows[key] = row
-                self.log.note(key)
+                self.note(key)
         if now:
             self._of[session_id] = tuple(now)
         else:

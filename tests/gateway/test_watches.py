@@ -411,6 +411,7 @@ async def test_watchers_of_all_kinds_end_with_what_they_may_see(seed):
             for key, row in told.rows.items():
                 assert row == msgspec.to_builtins(source.now[key])
         assert row_watches.open_feeds == 1
+        assert source._written.keys() <= source.now.keys()  # noqa: SLF001 - what rows that are gone would leave
         nursery.cancel_scope.cancel()
 
 
