@@ -1,5 +1,6 @@
 """State of each client: the owner of its lease, the expiry, and its operations, each of which runs once per number."""
 
+from itertools import takewhile
 from typing import Final, NoReturn
 
 import trio
@@ -109,6 +110,7 @@ class Leases:
         lease = self.by_id.get(lease_id)
         if lease is None or lease.owner != owner or lease.scope.cancel_called:
             raise refuse_unknown()
+        self._check_alone(lease)
         lease.renew(now)
         return lease
 
@@ -119,12 +121,20 @@ class Leases:
         if len(self.by_id) >= MAX_LEASES:
             message = f"the server keeps at most {MAX_LEASES} workspaces at a time"
             raise CallRefused(ErrorAnswer(status=503, code="server_full", message=message))
-        others = [one.sandbox for one in self.by_id.values() if one.owner != owner]
-        if any(getattr(one, "is_unconfined", False) for one in others):
-            refuse_late("commands are not confined here, and another client has files on this server")
-        lease = self.by_id[lease_id] = Lease(owner)
+        lease = Lease(owner)
+        self._check_alone(lease)
+        self.by_id[lease_id] = lease
         lease.renew(now)
         return lease, True
+
+    def _check_alone(self, lease: Lease) -> None:
+        """Refuse a lease if another client began before it, and the commands of one of them could read the other's files."""
+        earlier = takewhile(lambda one: one is not lease, self.by_id.values())
+        others = [one.sandbox for one in earlier if one.owner != lease.owner]
+        # Also after the start: both may have begun before the first one's sandbox was open.
+        if others and any(getattr(one, "is_unconfined", False) for one in (lease.sandbox, *others)):
+            lease.scope.cancel(reason="another client has files on this server")
+            refuse_late("commands are not confined here, and another client has files on this server")
 
     @property
     def is_busy(self) -> bool:

@@ -77,6 +77,33 @@ async def test_a_lease_of_another_client_is_unknown_to_everybody_else():
         assert not served.leases
 
 
+async def test_two_clients_that_begin_at_once_have_no_workspaces_that_are_not_confined():
+    """The first one keeps its own, and the other one is refused, as it would be a moment later."""
+    opening = trio.Event()
+
+    class Unconfined(MemorySandbox):
+        is_unconfined = True
+
+    @asynccontextmanager
+    async def open_slowly():
+        await opening.wait()
+        yield Unconfined()
+
+    async with serving(open_slowly) as served, trio.open_nursery() as nursery:
+        mine, other = served.make(), served.make(token=OTHER_TOKEN)
+        for number, sandbox in enumerate((mine, other), 1):
+            nursery.start_soon(sandbox.exists, "a")
+            await until(lambda number=number: len(served.leases) == number)
+        opening.set()
+        assert (await mine.write("a", "mine")).error is None
+        async with asking(served, OTHER_TOKEN) as web:
+            answer = await web.post(path_of(other, "/operations/9/list_dir"), json={"path": "."})
+        assert answer.status_code in {404, 409}
+        refused = (await other.list_dir(".")).error
+        assert refused.code == "io_error"
+        await until(lambda: len(served.leases) == 1)
+
+
 async def test_nothing_is_answered_without_the_token(caplog):
     """No path, no method and no body gets past it; a wrong one is told with the address, and stands in no log and no answer."""
     caplog.set_level(logging.DEBUG)
