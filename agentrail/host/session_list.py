@@ -146,19 +146,21 @@ class SessionList:
         awake = [listed_awake(session, tenant_id, owner) for session in sessions]
         found = {one.session_id: one for one in awake if one is not None}
         if self._has_store:
-            for row in await self.rows(filters_of(tenant_id, owner), most=most, first=found):
+            rows = await self.rows(filters_of(tenant_id, owner), most=most, first=found)
+            for place, row in enumerate(rows, 1):
+                if place % _TURN_EVERY == 0:  # known rows need no read, which would let other tasks run
+                    await trio.lowlevel.checkpoint()
                 if self._is_hidden(tenant_id, row.session):
                     continue
-                known: ListedSession | None
                 here = found.get(row.session)
                 if names_profiles or owner is None:
                     known = await self.listed(row)
                 else:
                     known = _stored(row, owner, "" if here is None else here.agent_id)
-                if known is not None and here is not None:
-                    known = evolve(known, phase=here.phase, session=here.session)
                 if known is not None:
-                    found[row.session] = known
+                    found[row.session] = (
+                        known if here is None else evolve(known, phase=here.phase, session=here.session)
+                    )
         return [*found.values()]
 
     async def rows(

@@ -182,3 +182,26 @@ async def test_a_feed_costs_the_rows_that_it_has(monkeypatch):
         assert {*feed.sessions.rows} == {rows[0].session, *[row.session for row in rows[-9:]]}
         assert store.journals_read <= 20
         nursery.cancel_scope.cancel()
+
+
+@on_virtual_time
+async def test_other_tasks_run_while_many_sessions_are_listed(monkeypatch):
+    """Also if all of them are known, so that no journal is read."""
+    monkeypatch.setattr("agentrail.host.session_list._TURN_EVERY", 10)
+    store, turns = CountingStore(), []
+    async with hosting(answering(), store=store, limits=Limits(max_sessions_per_principal=MANY)) as host:
+        for number in range(MANY):
+            await host.create(ANN, session_id=f"a{number}")
+    async with hosting(answering(), store=store) as host, trio.open_nursery() as nursery:
+
+        async def count_turns():
+            while True:
+                await trio.lowlevel.checkpoint()
+                turns.append(store.found)
+
+        await host.list_sessions(ANN, limit=MANY)
+        nursery.start_soon(count_turns)
+        store.found = 0
+        assert len(await host._parts.sessions.list.everything(ANN.tenant_id)) == MANY  # noqa: SLF001 - what feeds read
+        assert turns.count(MANY) >= MANY // 10
+        nursery.cancel_scope.cancel()
