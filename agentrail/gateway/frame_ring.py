@@ -31,8 +31,7 @@ class FrameRing:
     end: int = field(init=False, default=0)
     _max_frames: int = MAX_RING_FRAMES
     _max_bytes: int = MAX_RING_BYTES
-    # Grows up to this number. The frame of position p is at index p modulo it.
-    _frames: list[RingFrame | None] = field(init=False, factory=list)
+    _frames: dict[int, RingFrame] = field(init=False, factory=dict)
     _size: int = field(init=False, default=0)
 
     @property
@@ -43,24 +42,18 @@ class FrameRing:
         """Append a frame. The oldest ones are dropped if there is no room."""
         if self.end - self.first == self._max_frames:
             self.drop_before(self.first + 1)
-        if self.end < self._max_frames:
-            self._frames.append(frame)
-        else:
-            self._frames[self.end % self._max_frames] = frame
+        self._frames[self.end] = frame
         self.end += 1
         self._size += len(frame.data)
         while self._size > self._max_bytes and self.end - self.first > 1:
             self.drop_before(self.first + 1)
 
     def at(self, position: int) -> RingFrame:
-        frame = self._frames[position % self._max_frames]
-        assert frame is not None  # noqa: S101 - it is kept
-        return frame
+        return self._frames[position]
 
     def drop_before(self, position: int) -> None:
         for place in range(self.first, min(position, self.end)):
-            self._size -= len(self.at(place).data)
-            self._frames[place % self._max_frames] = None
+            self._size -= len(self._frames.pop(place).data)
         self.first = max(self.first, min(position, self.end))
 
 

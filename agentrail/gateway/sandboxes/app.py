@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 import trio
 
 from agentrail.abc import ProcessOptions, ProcessSandbox, ToolProcess
+from agentrail.actors.deferred_error import ungrouped
 from agentrail.core.values.port_members import offers
 from agentrail.errors import ProcessRefused, SandboxError
 from agentrail.gateway.authorization import UNAUTHORIZED, CallHead, head_of, send_refusal
@@ -298,21 +299,16 @@ class SandboxApp:
 
 async def _until_left(receive: AsgiReceive, work: Callable[[], Awaitable[T]]) -> T:
     results: list[T] = []
-    refusals: list[CallRefused] = []
 
     async def watch(scope: trio.CancelScope) -> None:
         await wait_left(receive)
         scope.cancel(reason="the caller has disconnected")
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(watch, nursery.cancel_scope)
-        try:
+    with ungrouped():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch, nursery.cancel_scope)
             results.append(await work())
-        except CallRefused as refused:
-            refusals.append(refused)
-        nursery.cancel_scope.cancel(reason="it is answered")
-    if refusals:
-        raise refusals[0]
+            nursery.cancel_scope.cancel(reason="it is answered")
     if not results:
         raise CallerLeft
     return results[0]
