@@ -11,6 +11,8 @@ from html import escape
 from typing import Final
 from urllib.parse import parse_qsl
 
+from attrs import evolve
+
 from agentrail import outside
 from agentrail.abc import UserLogin
 from agentrail.core.journal.session_owner import session_owner_key
@@ -104,29 +106,26 @@ def _confirmation(cookie: str) -> str:
     return hashlib.sha256(cookie.encode()).hexdigest()[:32]
 
 
+_CALLBACK: Final = CallRoute(
+    "GET",
+    "/mcp-login/callback",
+    _end,
+    does="ends the login of a user to an MCP server",
+    query=("state", "code", "iss", "error", "error_description"),
+    scope=None,
+    is_guarded=True,
+    content=(_HTML,),
+    replies={},
+    refusals=f"{BY_PLACE} login_refused not_started",
+)
 MCP_LOGIN_ROUTES: Final = (
-    CallRoute(
-        "GET",
-        "/mcp-login/callback",
-        _end,
-        does="ends the login of a user to an MCP server",
-        query=("state", "code", "iss", "error", "error_description"),
-        scope=None,
-        is_guarded=True,
-        content=(_HTML,),
-        replies={},
-        refusals=f"{BY_PLACE} login_refused not_started",
-    ),
-    CallRoute(
-        "GET",
-        "/mcp-login/{server}",
-        _begin,
+    _CALLBACK,
+    evolve(
+        _CALLBACK,
+        path="/mcp-login/{server}",
+        handler=_begin,
         does="asks a user to confirm a login to an MCP server, and begins it",
         query=("ticket", "confirm"),
-        scope=None,
-        is_guarded=True,
-        content=(_HTML,),
         replies={303: ()},
-        refusals=f"{BY_PLACE} login_refused not_started",
     ),
 )

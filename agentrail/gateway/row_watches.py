@@ -14,7 +14,6 @@ from agentrail.gateway.watch_window import WatchPart, WatchWindow
 from agentrail.host.hook_payloads import Principal
 from agentrail.host.host import Host
 from agentrail.host.row_sources import RowFeed, RowSource, TakenRows
-from agentrail.host.session_feed import SessionFeed
 from agentrail.host.tenant_rows import PLUGINS_EVERY_SECONDS
 from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash, raise_what_travels
@@ -43,10 +42,6 @@ class WatchKind:
         return self.name
 
 
-def _session_feed(host: Host, tenant_id: str) -> SessionFeed:
-    return host.session_feed(tenant_id)
-
-
 def _plugin_feed(host: Host, tenant_id: str) -> TakenRows:
     async def look() -> Mapping[str, PluginRow]:
         await trio.lowlevel.checkpoint()
@@ -58,14 +53,12 @@ def _plugin_feed(host: Host, tenant_id: str) -> TakenRows:
 WATCH_KINDS: Final[Mapping[str, WatchKind]] = {
     kind.name: kind
     for kind in (
-        WatchKind(
-            name="sessions", open_feed=_session_feed, feed="sessions", source=lambda feed: feed.sessions
-        ),
-        WatchKind(name="tree", scope="inspect", open_feed=lambda host, tenant_id: host.tree_feed(tenant_id)),
+        WatchKind(name="sessions", open_feed=Host.session_feed, source=lambda feed: feed.sessions),
+        WatchKind(name="tree", scope="inspect", open_feed=Host.tree_feed),
         WatchKind(name="plugins", scope="inspect", open_feed=_plugin_feed),
         WatchKind(
             name="waiting",
-            open_feed=_session_feed,
+            open_feed=Host.session_feed,
             feed="sessions",
             source=lambda feed: feed.waiting,
             also="decide",
