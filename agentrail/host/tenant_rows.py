@@ -228,13 +228,8 @@ def hook_rows(tally: PluginTally, plugin: str, having: list[str]) -> tuple[HookR
 
 
 def _hook_row(one: HookCount) -> HookRow:
-    return HookRow(
-        hook=one.hook,
-        calls=one.calls,
-        failures=one.failures,
-        p50_ms=round(one.p50_ms, 4),
-        p99_ms=round(one.p99_ms, 4),
-    )
+    counts = picked_fields(one, "hook", "calls", "failures")
+    return HookRow(**counts, p50_ms=round(one.p50_ms, 4), p99_ms=round(one.p99_ms, 4))
 
 
 def _row_of_session(one: PluginUse) -> PluginRow:

@@ -2,6 +2,7 @@
 
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -10,7 +11,7 @@ from typing import Final, TypeVar
 import httpx
 import msgspec
 import trio
-from attrs import evolve, frozen
+from attrs import frozen
 from msgspec.structs import replace
 
 from agentrail import outside
@@ -189,7 +190,7 @@ class WebhookDelivery:
         self._queue = WebhookQueue()
         self._watches: dict[tuple[str, str, str, str], WebhookWatch] = {}
         self._watches_of: dict[str, int] = {}
-        self._counts = WebhookStatistics()
+        self._counts = Counter[str]()  # as `WebhookStatistics` names them
         self._is_sooner = trio.Event()
         self._is_settled = trio.lowlevel.ParkingLot()
         self._changes: dict[tuple[str, str], OwedRow | None] = {}
@@ -200,7 +201,7 @@ class WebhookDelivery:
         self._is_written = trio.lowlevel.ParkingLot()
 
     def statistics(self) -> WebhookStatistics:
-        return evolve(self._counts, owed=len(self._queue), awaited=len(self._watches))
+        return WebhookStatistics(owed=len(self._queue), awaited=len(self._watches), **self._counts)
 
     # --- before a message reaches its session
 
@@ -381,17 +382,14 @@ class WebhookDelivery:
             case "moved":
                 return
             case "delivered":
-                self._counts = evolve(counts, delivered=counts.delivered + 1)
+                counts["delivered"] += 1
             case "gone":
-                self._counts = evolve(counts, gone=counts.gone + len(settled.ended))
+                counts["gone"] += len(settled.ended)
                 if message.key in self._watches:
                     change |= self._end_watch(message.key)
             case "again" | "dropped":
-                self._counts = evolve(
-                    counts,
-                    failed_tries=counts.failed_tries + 1,
-                    refused=counts.refused + answer.is_refused,
-                )
+                counts["failed_tries"] += 1
+                counts["refused"] += answer.is_refused
                 if settled.verdict == "again":
                     change[MESSAGES, message.id] = encode_owed_message(message)
                 else:
@@ -399,7 +397,7 @@ class WebhookDelivery:
         self._change(change)
 
     def _drop(self, count: int, why: str) -> None:
-        self._counts = evolve(self._counts, dropped=self._counts.dropped + count)
+        self._counts["dropped"] += count
         LOGGER.warning("%d webhooks were dropped: %s", count, why)
 
     # --- closing
