@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable, Container
 from contextlib import suppress
+from functools import partial
 from heapq import nlargest
 from typing import Final
 
@@ -10,6 +11,7 @@ import trio
 from attrs import evolve, frozen
 from msgspec.structs import replace
 
+from agentrail import outside
 from agentrail.abc.store import Filters, StoredSession
 from agentrail.errors import CodecError, JournalCorrupt, SessionDown, Trimmed
 from agentrail.host.identity import (
@@ -40,6 +42,7 @@ UNREADABLE: Final = (CodecError, JournalCorrupt, Trimmed)
 LOGGER: Final = Logger("agentrail.host")
 
 _AT_ONCE: Final = 500
+_ORDERED_HERE: Final = 5_000
 _TURN_EVERY: Final = 64
 _MAX_KNOWN_OWNERS: Final = 100_000
 
@@ -89,7 +92,8 @@ class SessionList:
                 rows.append(row)
             if place % _TURN_EVERY == 0:
                 await trio.lowlevel.checkpoint()
-        shown = rows_in_order(rows, sort, behind)[:limit]
+        order = partial(rows_in_order, rows, sort, behind)
+        shown = (await outside.offload(order) if len(rows) > _ORDERED_HERE else order())[:limit]
         told = []
         for row in shown:
             named = await self._with_profile(found[row.session_id])

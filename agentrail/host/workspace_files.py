@@ -3,11 +3,13 @@
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final, NoReturn
 
 import trio
 from attrs import field, frozen
 
+from agentrail import outside
 from agentrail.abc import ListResult, Refusal, Transfer
 from agentrail.errors import FilesUnsupported, FileUnknown, SandboxError, TooLarge
 from agentrail.runtime.session_files import open_files
@@ -17,6 +19,7 @@ MAX_FILE_BYTES: Final = 25 << 20
 """Maximum size of a returned file, in bytes. It is held in memory."""
 
 MAX_FILE_PATH_CHARACTERS: Final = 1_024
+_HASHED_HERE: Final = 1 << 20
 
 READ_SECONDS: Final = 30.0
 """Time limit for a listing or a file, in seconds."""
@@ -61,7 +64,8 @@ async def read_workspace(session: Session, path: str) -> WorkspaceFile:
     with _bounded():
         async with open_files(session) as sandbox:
             moved = await sandbox.download(["/".join(names)])
-    return file_of_transfer(path, moved[0])
+    made = partial(file_of_transfer, path, moved[0])
+    return await outside.offload(made) if len(moved[0].content or b"") > _HASHED_HERE else made()
 
 
 def names_of(path: str) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,23 @@ async def test_what_is_outside_a_workspace_is_not_there(tmp_path: Path, sandboxe
             one["path"] for one in read(await session_calls.list_workspace(host, ANN, "main"))["entries"]
         ]
         assert names == ([] if sandboxed == "memory" else ["real"])
+
+
+@pytest.mark.parametrize(("size", "here"), [(1 << 20, 1), ((1 << 20) + 1, 0)])
+async def test_a_large_file_is_hashed_in_a_thread(size, here):
+    """25 MiB take a sixteenth of a second."""
+    called: list[str] = []
+    async with stored() as host:
+        await session_calls.create_session(host, ANN, CreateSessionBody(session_id="main"))
+        async with open_files(await host.session("main", ANN)) as sandbox:
+            await sandbox.upload([FileBytes(path="a", content=bytes(size))])
+        sys.setprofile(lambda frame, kind, _: called.append(frame.f_code.co_name) if kind == "call" else None)
+        try:
+            answer = await session_calls.read_workspace_file(host, ANN, "main", "a")
+        finally:
+            sys.setprofile(None)
+    assert len(answer.body) == size
+    assert called.count("file_of_transfer") == here
 
 
 async def test_a_file_that_is_too_large_is_not_given_out(monkeypatch: pytest.MonkeyPatch):

@@ -1,5 +1,6 @@
 """A page of a user's sessions costs what the user has, and not what the tenant has."""
 
+import sys
 from functools import partial
 
 import pytest
@@ -205,3 +206,20 @@ async def test_other_tasks_run_while_many_sessions_are_listed(monkeypatch):
         assert len(await host._parts.sessions.list.everything(ANN.tenant_id)) == MANY  # noqa: SLF001 - what feeds read
         assert turns.count(MANY) >= MANY // 10
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("most_here", "here"), [(5, 1), (4, 0)])
+async def test_many_sessions_are_put_in_order_in_a_thread(monkeypatch, most_here, here):
+    """100,000 take a second. Few are sorted at once."""
+    monkeypatch.setattr("agentrail.host.session_list._ORDERED_HERE", most_here)
+    called: list[str] = []
+    async with hosting(answering(), store=MemoryStore()) as host:
+        for number in range(5):
+            await host.create(ANN, session_id=f"a{number}")
+        sys.setprofile(lambda frame, kind, _: called.append(frame.f_code.co_name) if kind == "call" else None)
+        try:
+            listed = await host.list_sessions(ANN, sort="created")
+        finally:
+            sys.setprofile(None)
+    assert [one.session_id for one in listed] == [f"a{number}" for number in range(5)]
+    assert called.count("rows_in_order") == here
