@@ -2,8 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import AsyncIterator, Collection, Hashable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Collection, Sequence
 from functools import cached_property, partial
 from itertools import count
 from typing import Any, Final
@@ -13,6 +12,7 @@ from attrs import field, frozen
 
 from agentrail import outside
 from agentrail.abc import FileBytes, ListResult, Refusal, Sandbox, Transfer
+from agentrail.actors.keyed_locks import KeyedLocks
 from agentrail.errors import (
     AttachmentInvalid,
     AttachmentsUnsupported,
@@ -178,7 +178,7 @@ class Uploads:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._locks: dict[Hashable, trio.Lock] = {}
+        self._locks = KeyedLocks()
 
     def __len__(self) -> int:
         return len(self._locks)
@@ -192,7 +192,7 @@ class Uploads:
             return ()
         try:
             with trio.fail_after(UPLOAD_SECONDS):
-                async with self._alone_in(place_of_files(session)), open_files(session) as sandbox:
+                async with self._locks.hold(place_of_files(session)), open_files(session) as sandbox:
                     return await self._write(sandbox, files)
         except (TooLarge, AttachmentsUnsupported, UploadFailed, SessionDown):
             raise
@@ -213,18 +213,6 @@ class Uploads:
         )
         check_moved(moved, len(files))
         return told
-
-    @asynccontextmanager
-    async def _alone_in(self, place: Hashable) -> AsyncIterator[None]:
-        lock = self._locks.setdefault(place, trio.Lock())
-        try:
-            async with lock:
-                yield
-        finally:
-            # Only the last holder removes the lock. Otherwise a waiting task and a newcomer would hold
-            # different locks.
-            if not lock.locked():
-                self._locks.pop(place, None)
 
 
 def decide_taken(listing: ListResult) -> tuple[str, ...]:
