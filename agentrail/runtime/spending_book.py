@@ -42,6 +42,7 @@ KNOWN_SLACK: Final = 1_000
 """Number of sessions beyond twice those that were found, above which all are looked for."""
 
 
+_Key: TypeAlias = tuple[str, str, int]
 FindCode: TypeAlias = Callable[[str, SessionId], tuple[PluginFinder, Ask]]
 """Returns the source of plugin code for a fold of a session, and its caller of handlers; by scope and id."""
 
@@ -78,13 +79,18 @@ class _Known:
     told: SessionSpending = field(repr=False)
 
 
+def _key_of(stored: StoredSession) -> _Key:
+    """Return the key of a session, with its start: after a deletion, another user's session may have the id."""
+    return stored.scope, str(stored.session), stored.opened_at_ms
+
+
 @define(eq=False, repr=False, slots=False)
 class SpendingBook:
     _store: Store
     find_code: FindCode = field(init=False, default=where_defined)
-    _known: dict[tuple[str, str], _Known] = field(init=False, factory=dict)
+    _known: dict[_Key, _Known] = field(init=False, factory=dict)
     _most: int = field(init=False, default=0)
-    _states: OrderedDict[tuple[str, str], tuple[Tail, SessionState]] = field(init=False, factory=OrderedDict)
+    _states: OrderedDict[_Key, tuple[Tail, SessionState]] = field(init=False, factory=OrderedDict)
 
     def look(
         self, scope: str | None = None, since_ms: int | None = None, root: SessionId | None = None
@@ -101,13 +107,13 @@ class SpendingBook:
         return told
 
     def _drop_deleted(self, scope: str | None, stored: Iterable[StoredSession]) -> None:
-        there = {(one.scope, str(one.session)) for one in stored}
+        there = set(map(_key_of, stored))
         for key in [key for key in self._known if key not in there and scope in (None, key[0])]:
             del self._known[key]
             self._states.pop(key, None)
 
     def _spending_of(self, stored: StoredSession) -> SessionSpending:
-        key = (stored.scope, str(stored.session))
+        key = _key_of(stored)
         known = self._known.get(key)
         if known is not None and known.tail == stored.tail and known.told.fault is None:
             return known.told
@@ -130,7 +136,7 @@ class SpendingBook:
         return told
 
     def _fold(self, stored: StoredSession, known: _Known | None) -> tuple[Spending, ...]:
-        key = (stored.scope, str(stored.session))
+        key = _key_of(stored)
         finder, ask = self.find_code(stored.scope, stored.session)
         sources = fold_sources(self._store, stored, finder, ask)
         start = self._states.pop(key, None)
@@ -142,7 +148,7 @@ class SpendingBook:
     def _fold_all(
         self, stored: StoredSession, finder: PluginFinder, ask: Ask, sources: Sources
     ) -> tuple[Spending, ...]:
-        key = (stored.scope, str(stored.session))
+        key = _key_of(stored)
         if stored.first_seq == 1:
             records = read_after(self._store, stored.scope, stored.session, 0, stored.tail.seq)
             return self._walk(key, first_state(records, sources), records, Tail(), sources)
@@ -158,7 +164,7 @@ class SpendingBook:
 
     def _walk(
         self,
-        key: tuple[str, str],
+        key: _Key,
         start: SessionState,
         records: Sequence[Record],
         tail: Tail,

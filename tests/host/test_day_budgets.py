@@ -244,6 +244,19 @@ async def test_nobody_gets_around_a_budget_by_deleting_what_was_spent(way, keep)
         assert [row.id[:10] for row in store.owed(DAY_SPENT)] == ["2026-11-24"]
 
 
+@on_virtual_time
+async def test_who_takes_the_id_of_a_deleted_session_has_a_spending_of_their_own():
+    """Also if nobody has looked between the deletion and the new session."""
+    set_now_ms(NOON)
+    async with hosting(priced(), store=MemoryStore(), limits=Limits(cost_per_day_usd=1.0)) as host:
+        for principal, names in ((ANN, ["ann"]), (BOB, ["ann", "bob"])):
+            await spends(host, by=principal, session_id="a")
+            assert sorted(one.name for one in await host.budgets.of_tenant("acme")) == names
+            await host.delete_session("a", principal, purge=True)
+        told = {one.name: one.used_usd for one in await host.budgets.of_tenant("acme")}
+        assert told == {"ann": pytest.approx(1 / 30), "bob": pytest.approx(1 / 40)}
+
+
 def test_rows_of_what_was_spent_stay_readable():
     """What is written today is read by every later version. One row of each day, user and process."""
     owner = SessionOwner(tenant_id="acme", user_id="ann")
