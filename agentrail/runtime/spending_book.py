@@ -95,12 +95,11 @@ class SpendingBook:
     def look(
         self, scope: str | None = None, since_ms: int | None = None, root: SessionId | None = None
     ) -> tuple[SessionSpending, ...]:
-        found = tuple(all_sessions(self._store, Filters(scope=scope, root=root)))
-        wanted = [one for one in found if since_ms is None or one.written_at_ms >= since_ms]
-        told = tuple([self._spending_of(stored) for stored in wanted])
-        if root is not None:
-            return told
-        self._drop_deleted(scope, found)
+        filters = Filters(scope=scope, root=root, written_after_ms=since_ms)
+        found = tuple(all_sessions(self._store, filters))
+        told = tuple([self._spending_of(stored) for stored in found])
+        if root is None and since_ms is None:
+            self._drop_deleted(scope, found)
         if len(self._known) > self._most:  # perhaps of scopes that are asked about no more
             self._drop_deleted(None, all_sessions(self._store, Filters()))
             self._most = 2 * len(self._known) + KNOWN_SLACK

@@ -9,6 +9,7 @@ import trio
 
 from agentrail import open_supervisor
 from agentrail.abc import Capabilities
+from agentrail.abc.store import Filters
 from agentrail.core.journal.usage import ATTO, Spending, SpentAmount, add_up, atto_of, usd_of
 from agentrail.core.policy.budget import Budget, Price
 from agentrail.core.policy.model_policy import ModelPolicy
@@ -137,7 +138,7 @@ class Watched(MemoryStore):
 
     def __init__(self):
         super().__init__()
-        self.reads, self.is_away = [], False
+        self.reads, self.found, self.is_away = [], [], False
 
     def read(self, scope, session, after=0, limit=1000):
         if self.is_away:
@@ -145,6 +146,11 @@ class Watched(MemoryStore):
             raise StoreUnavailable(message)
         self.reads.append((session, after))
         return super().read(scope, session, after, limit)
+
+    def find(self, filters=Filters(), *, after=None, limit=100):  # noqa: B008 - frozen
+        page = super().find(filters, after=after, limit=limit)
+        self.found += [one.session for one in page]
+        return page
 
 
 @on_virtual_time
@@ -169,6 +175,22 @@ async def test_only_what_is_new_is_read_and_the_sums_are_the_same():
     assert total(again["x"]).requests == 2
     assert again["y"] == first["y"]
     assert {one.session_id: one for one in SpendingBook(store).look()} == again
+
+
+@on_virtual_time
+async def test_a_look_at_a_day_finds_the_sessions_of_that_day():
+    """A budget is looked at every two seconds, in a store of years."""
+    store = Watched()
+    async with open_supervisor(store=store) as supervisor:
+        for name in ("old", "new"):
+            await trio.sleep(60)
+            session = await supervisor.start_session(model=Priced([says("a")]), session_id=name, scope=SCOPE)
+            await session.ask("1")
+    book = SpendingBook(store)
+    assert len(book.look(SCOPE)) == 2
+    store.found.clear()
+    (told,) = book.look(SCOPE, store.get(SCOPE, "new").opened_at_ms)
+    assert [told.session_id] == store.found == ["new"]
 
 
 @on_virtual_time
