@@ -189,7 +189,7 @@ class WebhookDelivery:
         self._send: SendWebhook = webhooks.send or WebhookSender(webhooks.allowed)
         self._queue = WebhookQueue()
         self._watches: dict[tuple[str, str, str, str], WebhookWatch] = {}
-        self._watches_of: dict[str, int] = {}
+        self._watches_of: Counter[str] = Counter()
         self._counts = Counter[str]()  # as `WebhookStatistics` names them
         self._is_sooner = trio.Event()
         self._is_settled = trio.lowlevel.ParkingLot()
@@ -219,7 +219,7 @@ class WebhookDelivery:
                 return
             watch = replace(watch, url=self._webhooks.url, names_owner=True)
         tenant_id = watch.tenant_id
-        if self._watches_of.get(tenant_id, 0) + self._queue.owed_of(tenant_id) >= MAX_OWED_OF_A_TENANT:
+        if self._watches_of[tenant_id] + self._queue.owed_of(tenant_id) >= MAX_OWED_OF_A_TENANT:
             # The operator's receiver is failing, but that must not block work.
             if watch.names_owner:
                 self._drop(1, "too many webhooks are pending")
@@ -415,16 +415,13 @@ class WebhookDelivery:
     # --- rows
 
     def _note(self, watch: WebhookWatch) -> None:
-        tenant_id = watch.tenant_id
         self._watches[watch.key] = watch
-        self._watches_of[tenant_id] = self._watches_of.get(tenant_id, 0) + 1
+        self._watches_of[watch.tenant_id] += 1
 
     def _end_watch(self, key: tuple[str, str, str, str]) -> dict[tuple[str, str], OwedRow | None]:
         watch = self._watches.pop(key)
-        left = self._watches_of[watch.tenant_id] - 1
-        if left:
-            self._watches_of[watch.tenant_id] = left
-        else:
+        self._watches_of[watch.tenant_id] -= 1
+        if not self._watches_of[watch.tenant_id]:  # otherwise each tenant ever seen would stay
             del self._watches_of[watch.tenant_id]
         return {(WATCHES, "/".join(key)): None}
 

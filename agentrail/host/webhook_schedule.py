@@ -1,7 +1,7 @@
 """Schedule of webhooks: in order per session, one in flight at a time, retried until settled. Pure."""
 
 import heapq
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from typing import Final, Literal, TypeAlias
 
 from attrs import define, field, frozen
@@ -90,7 +90,7 @@ class WebhookQueue:
         self._due: list[tuple[int, int, Lane]] = []  # first message of each lane, unless ready or in flight
         self._tenants: dict[str, _Tenant] = {}
         self._turns: OrderedDict[str, None] = OrderedDict()  # tenants with ready messages and free capacity
-        self._owed_of: dict[str, int] = {}
+        self._owed_of: Counter[str] = Counter()
         self._number = 0
 
     def __len__(self) -> int:
@@ -108,7 +108,7 @@ class WebhookQueue:
         )
 
     def owed_of(self, tenant_id: str) -> int:
-        return self._owed_of.get(tenant_id, 0)
+        return self._owed_of[tenant_id]
 
     def has_lane(self, lane: Lane) -> bool:
         return lane in self._lanes
@@ -119,7 +119,7 @@ class WebhookQueue:
         self._number = max(self._number + 1, message.number)
         message = replace(message, number=message.number or self._number)
         self._ids.add(message.id)
-        self._owed_of[message.tenant_id] = self.owed_of(message.tenant_id) + 1
+        self._owed_of[message.tenant_id] += 1
         lane = self._lanes.setdefault(message.lane, deque())
         lane.append(message)
         if len(lane) == 1:
@@ -183,8 +183,6 @@ class WebhookQueue:
 
     def _forget(self, message: WebhookMessage) -> None:
         self._ids.discard(message.id)
-        left = self.owed_of(message.tenant_id) - 1
-        if left:
-            self._owed_of[message.tenant_id] = left
-        else:
+        self._owed_of[message.tenant_id] -= 1
+        if not self._owed_of[message.tenant_id]:
             del self._owed_of[message.tenant_id]
