@@ -1,5 +1,7 @@
 """The supervision tree and plugins as rows: what is told live, to whom, and that it is the same when it is asked for."""
 
+import sys
+
 import pytest
 import trio
 
@@ -171,6 +173,20 @@ async def test_a_stuck_hook_and_a_failing_session_plugin_are_told():
         for path in ("/inspect/plugins", "/inspect/tree", "/inspect/cost", "/inspect/sessions"):
             refused = await web.client.get(path, headers=by("ann"))
             assert (refused.status_code, refused.json()["error"]["code"]) == (403, "forbidden")
+
+
+async def test_what_was_used_is_added_up_in_a_thread():
+    """100,000 sessions take half a second."""
+    called: list[str] = []
+    async with serving(answering("a"), store="memory:", auth=auth) as web:
+        sys.setprofile(lambda frame, kind, _: called.append(frame.f_code.co_name) if kind == "call" else None)
+        try:
+            answer = await web.client.get("/inspect/cost", headers=by("boss"))
+        finally:
+            sys.setprofile(None)
+    assert answer.status_code == 200
+    assert "inspect_cost" in called
+    assert "cost_table" not in called
 
 
 @pytest.mark.c(32)

@@ -2,6 +2,7 @@
 
 from msgspec import UNSET
 
+from agentrail import outside
 from agentrail.core.journal.usage import SpentAmount, usd_of
 from agentrail.errors import OptionError
 from agentrail.gateway.calls.inspection import check_may_inspect
@@ -32,7 +33,7 @@ async def inspect_cost(  # noqa: PLR0913 - the query parameters, by name
     first = first_day_of(query, at_ms)
     since_ms = None if first is None else begin_of(first, query.zone)
     told = await host.supervisor.spendings(scope=principal.tenant_id, since_ms=since_ms)
-    table = cost_table(told, query, at_ms)
+    table = await outside.offload(cost_table, told, query, at_ms, abandon_on_cancel=True)
     budgets = host.supervisor.budget_use(scope=principal.tenant_id)[:MAX_BUDGETS]
     sessions = {str(one.session_id) for one in budgets}
     if query.by == "session":
