@@ -4,7 +4,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Container
 from contextlib import suppress
 from functools import partial
-from heapq import nlargest
 from typing import Final
 
 import trio
@@ -177,7 +176,8 @@ class SessionList:
             rows += page
             after = (page[-1].scope, page[-1].session)
             if most is not None and len(rows) > 2 * most:
-                rows = nlargest(most, rows, key=lambda row: (row.session in first, row.written_at_ms))
+                rows.sort(key=lambda row: (row.session in first, row.written_at_ms, row.session))
+                del rows[:-most]
         return rows
 
     async def listed(self, row: StoredSession) -> ListedSession | None:

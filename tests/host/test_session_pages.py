@@ -172,7 +172,7 @@ async def test_a_feed_costs_the_rows_that_it_has(monkeypatch):
         for number in range(MANY):
             await host.create(ANN, session_id=f"a{number}")
             await trio.sleep(0.01)
-    rows = sorted(store.find(limit=MANY), key=lambda row: row.written_at_ms)
+    rows = sorted(store.find(limit=MANY), key=lambda row: (row.written_at_ms, row.session))
     async with hosting(answering(), store=store) as host, trio.open_nursery() as nursery:
         await host.session(rows[0].session, ANN)
         store.journals_read = 0
