@@ -34,7 +34,7 @@ class ListedTool:
     Attributes:
         name: Its name in sessions, `mcp__<server>__<tool>`.
         label: Short text for users.
-        digest: SHA-256 of its name, description, schema and hints.
+        digest: SHA-256 of its name, description or title in place of it, schema and hints.
         output: Schema of its structured results, or None.
         is_ours: Whether it is one of the two tools for resources, which no server lists.
         judge: Validator of that schema. None without one that can be judged: results are then taken as they are.
@@ -204,6 +204,9 @@ def _read_tool(server: McpServer, name: str, raw: Mapping[str, Any]) -> ListedTo
 
 def pin_of(raw: Mapping[str, Any]) -> str:
     parts = [raw.get(key) for key in ("name", "description", "inputSchema", "annotations")]
+    said, title = raw.get("description"), raw.get("title")
+    if isinstance(title, str) and not (isinstance(said, str) and cleaned(said)):
+        parts.append(title)  # the model reads it in place of the description
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -170,6 +170,16 @@ def test_the_digest_covers_what_a_user_agreed_to(field):
     assert pin_of(one) != pin_of({**one, field: {"readOnlyHint": True}})
 
 
+@pytest.mark.parametrize("described", [None, "", "\u200b", ["a"]])
+def test_the_digest_covers_a_title_that_stands_for_the_description(described):
+    """Otherwise a server could change what the model reads of a tool, and no pin would tell."""
+    one = {"name": "a", "inputSchema": {"type": "object"}, "description": described}
+    assert only(SERVER, **{**one, "title": "Else."}).description == "Else."
+    assert len({pin_of(one), pin_of({**one, "title": "First."}), pin_of({**one, "title": "Else."})}) == 3
+    told = {**one, "description": "b"}
+    assert pin_of(told) == pin_of({**told, "title": "First."})
+
+
 def test_a_change_names_new_changed_and_removed_tools_once():
     """An equal list changes nothing, and a fault is told once."""
     old = read_listing(SERVER, [raw("kept"), raw("changed"), raw("gone"), raw("bad", inputSchema=0)])
