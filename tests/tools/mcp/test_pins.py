@@ -7,7 +7,7 @@ import pytest
 
 from agentrail.errors import OptionError
 from agentrail.private_paths import changing_files_of
-from agentrail.tools.mcp import McpServer
+from agentrail.tools.mcp import McpServer, pins
 from agentrail.tools.mcp.pins import check_pins, decide_pins, pins_of
 from agentrail.tools.mcp.tool_listing import read_listing
 from tests.pipes import pipe_at
@@ -93,6 +93,20 @@ def test_a_file_that_cannot_be_written_says_so(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(OptionError, match="cannot be"):
         check_pins(server(path=tmp_path / "file" / "pins.json"), listing(a="First."))
+
+
+def test_a_flood_of_tools_does_not_take_the_file_from_other_servers(tmp_path, monkeypatch):
+    """A file that is too large to be read again would leave all servers of the project without their tools."""
+    monkeypatch.setattr(pins, "MAX_PINS_BYTES", 2_000)
+    path = tmp_path / "pins.json"
+    check_pins(server(path=path), listing(a="First."))
+    flood = McpServer("flood", command=["f"], pins=path)
+    with pytest.raises(
+        OptionError, match=r"pins\.json would have more than 0 MiB: it cannot hold these tools"
+    ):
+        check_pins(flood, listing(**{"n" * 2_000: "Long."}))
+    assert [*pins_of(server(path=path))] == ["a"]
+    assert check_pins(server(path=path), listing(a="First.")).faults == ()
 
 
 def test_pins_of_two_programs_are_both_kept(tmp_path):
