@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from agentrail import events
 from agentrail.core.session.views import Status
+from agentrail.core.values.json_schema import NotJson, decode_strictly
 from agentrail.messages import JsonObject, Text
 from agentrail.protocols import response_changes as changes
 from agentrail.protocols.decisions import ClientDecision, order_decisions, refuse_request
@@ -168,8 +169,8 @@ def _end(task: A2aTask, end: changes.ResponseEnd, response: Response) -> A2aShow
             return task, ({"error": {"code": end.code, "message": end.reason}},)
         state = "REJECTED"
     if task.is_json and end.kind == "finished" and task.parts:
-        with suppress(ValueError):  # the turns may end before there is a document
-            task = replace(task, parts=({"data": json.loads(task.parts[-1]["text"])},))
+        with suppress(NotJson):  # the turns may end before there is a document
+            task = replace(task, parts=({"data": decode_strictly(task.parts[-1]["text"])},))
         frames = (_artifact(task, task.parts, append=False),)
     moved, more = _move(task, state, task.at_ms if end.kind == "paused" else response.at_ms, said)
     return moved, (*frames, *more)

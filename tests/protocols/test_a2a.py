@@ -146,8 +146,9 @@ def test_a_document_is_a_data_part():
     state, frames = folded(*BEGIN, delta("{"), said('{"n": 1}'), END, task=task)
     assert kinds(frames) == ["WORKING", "", "COMPLETED"]
     assert settled_task(state).parts == ({"data": {"n": 1}},)
-    state, frames = folded(*BEGIN, said("no JSON"), END, task=task)
-    assert settled_task(state).parts == ({"text": "no JSON"},)
+    for text in ("no JSON", "[" * 100_000, '{"n": NaN}', '{"n": 1e999}'):
+        state, frames = folded(*BEGIN, said(text), END, task=task)
+        assert settled_task(state).parts == ({"text": text},)
 
 
 def test_a_late_reader_gets_the_text_so_far_appended():
