@@ -66,6 +66,8 @@ WORDS: Final = (
 )
 """Types that JSON represents as a text."""
 
+_INT64: Final = range(-(2**63), 2**63)  # longer ones are checked: Python writes no number of 4,301 digits
+
 
 def to_outcome(name: str, value: object) -> ToolOutcome:
     """Convert the return value of a tool's function to a result.
@@ -85,7 +87,9 @@ def to_outcome(name: str, value: object) -> ToolOutcome:
     """
     if type(value) is str:
         return Ok(text=value or NO_OUTPUT)
-    if type(value) is int:  # before the match, whose check for mappings is ten times slower
+    if (
+        type(value) is int and value in _INT64
+    ):  # before the match, whose check for mappings is ten times slower
         return Ok(text=str(value))
     match value:
         case ToolUpdate(changes=changes, text=text, details=details):

@@ -116,6 +116,7 @@ def test_what_is_no_result_breaks_the_contract():
         (Future, "returned a value of type Future"),
         (lambda: b"bytes", f"returned a value of type bytes, {EXPECTED}: decode it first"),
         (lambda: float("nan"), "returned a value of type float that is not JSON"),
+        (lambda: 10**4_300, "returned a value of type int that is not JSON"),
         (lambda: {"a": object()}, "type dict that is not JSON: objects of type object have no JSON"),
         (lambda: {(1, 2): 3}, "returned a value of type dict that is not JSON"),
         (_endless, "returned a value of type list that is nested too deeply, or contains itself"),
