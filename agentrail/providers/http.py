@@ -2,7 +2,6 @@
 
 import codecs
 import datetime
-import ipaddress
 import logging
 import ssl
 import zlib
@@ -27,7 +26,9 @@ from agentrail.errors.advice import Advice, advise, setting, with_advice
 from agentrail.logs import Logger
 from agentrail.providers.failures import Answer, Vendor, failure_of, is_vendor_itself, scrubbed
 from agentrail.providers.json_text import shown
+from agentrail.web.backend import NO_ROOTS
 from agentrail.web.httpx_body import OnePiece, open_raw
+from agentrail.wire.sandbox_address import is_loopback_host
 
 # Causes of a failed connection.
 #
@@ -290,7 +291,8 @@ class HttpClients(trio.abc.AsyncResource):
                 client = self._clients[key] = httpx.AsyncClient(
                     # Compressed data arrives in larger pieces, and so later.
                     headers={"accept-encoding": "identity"},
-                    verify=self._context(post.verify) if _may_need_tls(parts.scheme, post) else _NO_ROOTS,
+                    # Loading all certificate authorities takes 30 ms and blocks the loop.
+                    verify=self._context(post.verify) if _may_need_tls(parts.scheme, post) else NO_ROOTS,
                     trust_env=post.trust_env,
                     http2=post.http2,
                     limits=_LIMITS,
@@ -328,10 +330,6 @@ def _keep_headers_out_of_logs() -> None:
             logger.setLevel(logging.INFO)
 
 
-# Loading all certificate authorities takes 30 ms and blocks the loop. A server on the loopback has no certificate.
-_NO_ROOTS: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-
-
 def _may_need_tls(scheme: str, post: Post) -> bool:
     """Return whether a certificate may have to be verified, of the server or of a proxy."""
     if scheme != "http":
@@ -342,12 +340,7 @@ def _may_need_tls(scheme: str, post: Post) -> bool:
 
 
 def _is_loopback(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return host.endswith(".localhost") or is_loopback_host(host)
 
 
 # --- reading an answer
