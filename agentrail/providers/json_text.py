@@ -5,7 +5,6 @@ escape, becomes U+FFFD in both directions. No UTF-8 encoder accepts it, so it wo
 fail.
 """
 
-import itertools
 import json
 import re
 from collections.abc import Sequence
@@ -90,7 +89,7 @@ class JsonEnd:
         Args:
             pieces: All pieces so far.
         """
-        for piece in itertools.islice(pieces, self._taken, None):
+        for piece in pieces[self._taken :]:
             self._read(piece)
         self._taken = len(pieces)
 

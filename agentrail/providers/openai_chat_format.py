@@ -146,13 +146,14 @@ _STOP_REASONS: Final[Mapping[str, StopReason]] = MappingProxyType(
 
 
 class _Slot:
-    __slots__ = ("arguments", "index", "name", "wire_id")
+    __slots__ = ("arguments", "index", "is_malformed", "name", "wire_id")
 
     def __init__(self) -> None:
         self.index: int | None = None  # in the draft, once started
         self.name = ""
         self.wire_id = ""
         self.arguments = JsonEnd()
+        self.is_malformed = False  # its arguments have ended, and are no JSON whatever follows
 
 
 class ChatStream(VendorReader):
@@ -268,12 +269,14 @@ class ChatStream(VendorReader):
         if wire_id and slot.wire_id:
             return wire_id != slot.wire_id  # some servers use index 0 for every parallel call
         # Without ids, another name after complete arguments starts the next call.
-        if not name or slot.index is None:
+        if not name or slot.index is None or slot.is_malformed:
             return False
-        slot.arguments.read_on(self.draft.argument_pieces(slot.index))
-        return slot.arguments.is_reached and not isinstance(
-            parse_arguments("".join(self.draft.argument_pieces(slot.index))), str
-        )
+        pieces = self.draft.argument_pieces(slot.index)
+        slot.arguments.read_on(pieces)
+        if not slot.arguments.is_reached:
+            return False
+        slot.is_malformed = isinstance(parse_arguments("".join(pieces)), str)
+        return not slot.is_malformed
 
     def _start(self, slot: _Slot, chunks: list[Chunk]) -> int:
         if slot.index is None:

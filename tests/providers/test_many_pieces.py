@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 from agentrail.core.protocol.request import ArgumentsDelta, ReasoningDelta, ToolCallStarted
 from agentrail.core.values.toolbox import parse_arguments
 from agentrail.errors import ProtocolError, ProviderError
+from agentrail.providers import openai_chat_format
 from agentrail.providers.json_text import JsonEnd
 from agentrail.providers.openai_chat_format import ThinkTags
 from agentrail.providers.response_builder import MAX_CALLS, MAX_PIECES
@@ -63,6 +64,35 @@ def test_twice_the_pieces_are_twice_the_work(event):
 
     few, many = (_steps(lambda pieces=pieces: feed(pieces)) for pieces in (FEW, MANY))
     assert many < 1.5 * few * MANY / FEW
+
+
+def test_arguments_that_ended_and_are_no_json_are_parsed_once(monkeypatch):
+    """Each part that repeats the name of their call parsed all of them again, for minutes in one event."""
+    parsed = []
+    monkeypatch.setattr(
+        openai_chat_format, "parse_arguments", lambda text: parsed.append(text) or parse_arguments(text)
+    )
+    reader = reader_of("openai_chat")
+    reader.feed(_chat(tool_calls=[_call(0, name="f", arguments='{"a":1,}')]))
+    for more in (None, " ", None):
+        reader.feed(_chat(tool_calls=[_call(0, name="f", arguments=more)]))
+    assert parsed == ['{"a":1,}']
+    assert completed([*reader.feed("[DONE]")]).message.calls[0].malformed == '{"a":1,} '
+
+
+def test_the_end_of_an_object_is_looked_for_in_new_pieces_alone():
+    """Going through the earlier ones again takes quadratic time too."""
+
+    class Pieces(list):
+        def __iter__(self):
+            pytest.fail("all pieces are read again")
+
+    end, pieces = JsonEnd(), Pieces(['{"a"', ":1"])
+    end.read_on(pieces)
+    assert not end.is_reached
+    pieces.append("}")
+    end.read_on(pieces)
+    assert end.is_reached
 
 
 @given(
