@@ -5,6 +5,7 @@ No tool runs. The recorded results answer the calls of the model as long as tool
 
 from collections.abc import Iterator
 from difflib import SequenceMatcher
+from typing import Final
 
 from attrs import frozen
 from msgspec.structs import replace
@@ -20,6 +21,9 @@ from agentrail.evals.journals import StackComparison
 from agentrail.frozen import same_json
 from agentrail.messages import AssistantMessage, PromptRef, Text, TokenUsage
 from agentrail.runtime.model_lookup import facts_of, priced
+
+_MOST_LETTERS: Final = 4_000
+"""Characters of two texts together that are compared one by one."""
 
 
 @frozen
@@ -92,17 +96,26 @@ async def ask_turns(
         except ProviderError as error:
             return asked, settle(decided, name, None), str(error)
         ledger = settle(decided, name, priced(usage, model, provider))
-        likeness = SequenceMatcher(None, turn.answer.text, answer.text, autojunk=False).ratio()
+        likeness = likeness_of(turn.answer.text, answer.text)
         pairs = zip(turn.answer.calls, answer.calls, strict=False)
         equal = (one.name == other.name and same_json(one.arguments, other.arguments) for one, other in pairs)
         same = len(turn.answer.calls) == len(answer.calls) and all(equal)
-        asked.append(
-            AskedTurn(turn.record, round(likeness, 3), same, tuple(one.name for one in answer.calls))
-        )
+        asked.append(AskedTurn(turn.record, likeness, same, tuple(one.name for one in answer.calls)))
         ended = ended if same else turn.cycle
         content = (*((Text(text=answer.text),) if answer.text else ()), *turn.answer.calls)
         before = turn.cycle, len(turn.request.messages), replace(answer, content=content)
     return asked, ledger, ""
+
+
+def likeness_of(one: str, other: str) -> float:
+    """Return how alike two texts are, from 0 to 1, and 1 only for equal ones. Long texts are compared word by word: letter by letter takes minutes."""
+    if one == other:
+        return 1.0
+    if len(one) + len(other) > _MOST_LETTERS:
+        ratio = SequenceMatcher(None, one.split(), other.split()).ratio()
+    else:
+        ratio = SequenceMatcher(None, one, other, autojunk=False).ratio()
+    return min(round(ratio, 3), 0.999)
 
 
 async def _answer(provider: Provider, request: ModelRequest) -> tuple[AssistantMessage, TokenUsage]:

@@ -7,7 +7,7 @@ import pytest
 from agentrail.core.policy.budget import Budget, Ledger
 from agentrail.core.session.machine import new_session
 from agentrail.errors import Overloaded
-from agentrail.evals.journal_turns import ask_turns, recorded_turns
+from agentrail.evals.journal_turns import ask_turns, likeness_of, recorded_turns
 from agentrail.evals.journals import OtherStack, StackComparison
 from agentrail.messages import AssistantMessage
 from agentrail.testing.models import FunctionModel, calls, fails, says
@@ -55,6 +55,25 @@ async def test_the_same_answers_are_the_same_and_each_request_is_that_of_the_oth
     assert found == [(1.0, True, ("read",)), (1.0, True, ()), (1.0, True, ())]
     assert {(one.model, one.system) for one in sent} == {("new:model", "Be very brief.")}
     assert (after.open, why) == ((), "")
+
+
+WORDS = " ".join(map(str, range(20_000)))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "like"),
+    [
+        ("It is a fox.", "It is a fox!", 0.917),
+        ("It is a fox.", "", 0.0),
+        ("a" * 1_999, "a" * 1_999 + "b", 0.999),
+        (WORDS, WORDS, 1.0),
+        (WORDS, f"{WORDS} fox", 0.999),
+        (WORDS, WORDS.replace("7", "x"), 0.656),
+    ],
+)
+def test_only_equal_texts_are_wholly_alike(one, other, like):
+    """A changed letter of two thousand was rounded away, and two answers of 100,000 letters took minutes."""
+    assert likeness_of(one, other) == like
 
 
 async def test_other_words_go_on_with_the_recorded_result():
