@@ -11,6 +11,7 @@ from agentrail.abc import Error, Ok, Tool, ToolContext
 from agentrail.errors import AgentrailError
 from agentrail.messages import JsonObject, JsonValue
 from agentrail.tools.function import tool
+from agentrail.tools.tool_text import printable
 from agentrail.tools.web_text import fenced_page
 from agentrail.web.exchange import Fetched, FetchFailed
 from agentrail.web.page_text import ReadJob, UnreadableDocument, document_kind_of, read_document
@@ -146,7 +147,7 @@ async def _page(client: WebClient, cache: PageCache, ctx: ToolContext, url: str)
 async def _read(fetched: Fetched, rules: WebRules) -> _Page:
     kind = document_kind_of(fetched.media_type, fetched.content)
     if kind is None:
-        message = f"Not read: it is {fetched.media_type or 'of no known type'!s:.80}; only text, HTML and PDF are read."
+        message = f"Not read: it is {printable(fetched.media_type) or 'of no known type':.80}; only text, HTML and PDF are read."
         raise UnreadableDocument(message)
     host = read_web_url(fetched.url, rules).host
     room = MAX_TRUSTED_CHARACTERS if is_below(host, rules.trusted) else MAX_PAGE_CHARACTERS

@@ -73,6 +73,7 @@ async def test_a_long_page_is_cut_unless_its_domain_is_trusted():
 ELSEWHERE = "https://elsewhere.example/?secret"
 NOT_SHOWN: tuple[tuple[object, str], ...] = (
     ((200, {"Content-Type": "image/png"}, b"\x89PNG"), "image/png; only text, HTML and PDF are read"),
+    ((200, {"Content-Type": "image/\x9b31m"}, b""), r"image/\x9b31m; only text, HTML and PDF are read"),
     ((200, {"Content-Type": "application/pdf"}, b"no pdf"), "not a readable PDF"),
     ((200, {"Content-Type": "text/html"}, b"<script>run()</script>"), "contains no text"),
     ((200, TEXT, b"  \n"), "contains no text"),
