@@ -35,6 +35,7 @@ from agentrail.telemetry.audit import (
     nodes_in,
     read_audit_line,
 )
+from agentrail.tools.tool_text import counted
 
 app: Final = App(name="audit", help="Check an audit log, and make it again from the journals.")
 AuditLogName = Annotated[str, Parameter(help="The log: file:PATH, or store for the file next to the store.")]
@@ -62,7 +63,7 @@ def verify(
         is_whole = False
         write_error(fault)
     noted_next = f" To notice later if the end is missing, note --expect {tail.n}:{tail.hash}"
-    say(f"{tail.n} lines.{noted_next if is_whole and tail.n else ''}")
+    say(f"{counted(tail.n, 'line')}.{noted_next if is_whole and tail.n else ''}")
     return Exit.DONE if is_whole else Exit.FAILED
 
 

@@ -91,6 +91,7 @@ def journals(  # noqa: PLR0913 - an option each
 ) -> Exit:
     if holds is not None and (against or model):
         raise OptionError(["--holds checks sessions as they were recorded: leave out --against and --model"])
+    budget = Budget(max_cost_usd=budget_usd)
     other = OtherStack() if against is None else other_stack(import_name(against, str(Path.cwd())))
     judge: JudgeJournal = partial(_compared, other=other)
     if holds is not None:
@@ -101,7 +102,7 @@ def journals(  # noqa: PLR0913 - an option each
             provider_of(model)
         except ModelNotFound as error:
             raise OptionError([str(error)]) from error
-        judge = _Asked(other, model, Ledger(budget=Budget(max_cost_usd=budget_usd)))
+        judge = _Asked(other, model, Ledger(budget=budget))
     counts: Counter[str] = Counter()
     with reading(place) as opened:
         for stored in chosen.found_in(opened, place.scope):

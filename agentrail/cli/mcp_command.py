@@ -104,7 +104,7 @@ async def _serve(configuration: Configuration, options: "ServeOptions", agent: s
 )
 def list_servers(*, files: ConfigFiles = _USUAL, debug: Debug = False) -> Exit:
     send_logs_to_stderr(debug=debug)
-    return print_text("\n".join(map(in_one_line, _listed(files.read()))))
+    return print_text("\n".join(map(in_one_line, _listed(files.read().check()))))
 
 
 def _listed(read: Configuration) -> Iterator[str]:

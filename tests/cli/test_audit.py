@@ -104,6 +104,8 @@ async def check_day(tmp_path):
     log.write_text("")
     ran = await audit(tmp_path, "verify", f"file:{log}")
     assert (ran.code, ran.out) == (0, "0 lines.\n")
+    log.write_text(text.splitlines(keepends=True)[0])
+    assert (await audit(tmp_path, "verify", f"file:{log}")).out.startswith("1 line. ")
     log.write_text("".join(text.splitlines(keepends=True)[:-1]))
     assert (await audit(tmp_path, "verify", f"file:{log}")).code == 0
     ran = await audit(tmp_path, "verify", f"file:{log}", *noted.split())

@@ -36,6 +36,14 @@ async def test_no_server_is_no_success(place, trust):
     assert (listed.code, "no server is configured: write [mcp.NAME]" in listed.out) == (0, True)
 
 
+@pytest.mark.parametrize("trust", [(), ("--trust-project",)])
+async def test_a_file_that_cannot_be_read_is_no_empty_list(place, trust):
+    """Of an untrusted project too: `mcp list` said that no server is configured, and succeeded."""
+    write(place, "[mcp.files\ncommand = 3\n")
+    listed = await run_in(place, "mcp", "list", *trust)
+    assert (listed.code, listed.out, "agentrail.toml:1" in listed.err) == (2, "", True)
+
+
 async def test_servers_are_listed_checked_and_called(place):
     """Each has its place, its tools and a result; a wrong name says which there are."""
     write(place, table(more='env = { KEY = { env = "TRACKER_WORD" } }\n'))

@@ -148,6 +148,7 @@ def test_a_difference_is_told_in_lines(file, judge):
         (["--holds", f"{DESK}:is_wrong", "--against", f"{DESK}:guarded"], "leave out --against"),
         (["--model", "demo"], "is not a model string"),
         (["--model", "demo:", "--budget-usd", "0"], "budget.max_cost_usd is 0.0"),
+        (["--budget-usd", "nan"], "budget.max_cost_usd is nan"),
         (["--where", "profil=desk"], "expected profile, user, model, scope, outcome"),
         (["--where", "profile"], "with a value"),
         (["--since", "yesterday"], "expected a day such as 2026-11-01"),
