@@ -1,9 +1,11 @@
 """Embeddings for search: the vector of a query within a time limit, and vectors of new texts, computed in the background."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, Protocol, TypeVar
 
 import trio
+from attrs import define, field
 
 from agentrail.abc.embeddings import MAX_EMBEDDED, VectorKeeper
 from agentrail.errors import AgentrailError
@@ -20,7 +22,13 @@ REST_SECONDS: Final = 30.0
 LOOK_FOR_MEANINGS_SECONDS: Final = 60.0
 """Seconds between checks, during a search, for texts without a vector: another process may have written them."""
 
+CONTESTED_SECONDS: Final = 3_600.0
+"""Seconds without new vectors after another process has replaced ours by those of another embedder."""
+
 _BATCH_SECONDS: Final = 60.0
+_PAGE: Final = 16 * MAX_EMBEDDED
+"""Texts that a store is asked for at once: to find them, it goes through all that have a vector."""
+
 _MAX_QUERY: Final = 4_000
 """Maximum number of characters of a query, same as for its words."""
 
@@ -49,6 +57,20 @@ class TextRefused(NoMeaning):
     """The embedder answers, and accepts no call with one of these texts."""
 
 
+@define
+class _Filled:
+    """Texts that got a vector in one fill. Needed again, they have one of another embedder."""
+
+    numbers: set[int] = field(factory=set)
+    again: int = 0
+
+    def is_contested(self, numbers: Iterable[int]) -> bool:
+        for number in numbers:
+            self.again += number in self.numbers
+            self.numbers.add(number)
+        return self.again > MAX_EMBEDDED
+
+
 class VectorSource(Protocol):
     @property
     def name(self) -> str: ...
@@ -69,6 +91,7 @@ class Meanings:
         # By store and tenant: whether a task is running, and whether it must check again.
         self._at_work: dict[tuple[int, str], bool] = {}
         self._looked_at: dict[tuple[int, str], float] = {}
+        self._contested_until: dict[tuple[int, str], float] = {}
 
     async def vector_of(self, query: str) -> bytes:
         if trio.current_time() < self._rests_until:
@@ -93,21 +116,21 @@ class Meanings:
         key, now = (id(keeper), tenant), trio.current_time()
         if key in self._at_work:
             self._at_work[key] = self._at_work[key] or is_new
-        elif is_new or now >= self._looked_at.get(key, 0.0):
+        elif now >= self._contested_until.get(key, 0.0) and (is_new or now >= self._looked_at.get(key, 0.0)):
             self._looked_at[key] = now + LOOK_FOR_MEANINGS_SECONDS
             self._at_work[key] = False
             self._start(self._fill, keeper, tenant, carry)
 
     async def fill(self, keeper: VectorKeeper, tenant: str, carry: Carry) -> int:
-        count = 0
-        while made := await self._fill_some(keeper, tenant, carry):
+        count, filled = 0, _Filled()
+        while made := await self._fill_some(keeper, tenant, carry, filled):
             count += sum(map(any, made))  # without those of refused texts
         return count
 
     async def _fill(self, keeper: VectorKeeper, tenant: str, carry: Carry) -> None:
-        key = (id(keeper), tenant)
+        key, filled = (id(keeper), tenant), _Filled()
         try:
-            while await self._fill_some(keeper, tenant, carry) or self._at_work[key]:
+            while await self._fill_some(keeper, tenant, carry, filled) or self._at_work[key]:
                 self._at_work[key] = False
         except (AgentrailError, NoMeaning) as error:
             # The next run continues here.
@@ -115,14 +138,22 @@ class Meanings:
         finally:
             del self._at_work[key]
 
-    async def _fill_some(self, keeper: VectorKeeper, tenant: str, carry: Carry) -> list[bytes]:
-        rows = await carry(lambda: keeper.without_vectors(tenant, self.kind, limit=MAX_EMBEDDED))
-        if not rows:
-            return []
-        vectors = await self._vectors_or_zeros([text[:_MAX_TEXT] for _, text in rows])
-        pairs = [(number, vector) for (number, _), vector in zip(rows, vectors, strict=True)]
-        await carry(lambda: keeper.put_vectors(tenant, self.kind, pairs))
-        return vectors
+    async def _fill_some(
+        self, keeper: VectorKeeper, tenant: str, carry: Carry, filled: _Filled
+    ) -> list[bytes]:
+        rows = await carry(lambda: keeper.without_vectors(tenant, self.kind, limit=_PAGE))
+        if filled.is_contested(number for number, _ in rows):
+            self._contested_until[id(keeper), tenant] = trio.current_time() + CONTESTED_SECONDS
+            message = f"another process replaces the vectors of {self._source.name} by those of another embedder: use the same one in all of them"
+            raise NoMeaning(message)
+        made: list[bytes] = []
+        for first in range(0, len(rows), MAX_EMBEDDED):
+            some = rows[first : first + MAX_EMBEDDED]
+            vectors = await self._vectors_or_zeros([text[:_MAX_TEXT] for _, text in some])
+            pairs = [(number, vector) for (number, _), vector in zip(some, vectors, strict=True)]
+            await carry(partial(keeper.put_vectors, tenant, self.kind, pairs))
+            made += vectors
+        return made
 
     async def _vectors_or_zeros(self, texts: Sequence[str], zeros: bytes = b"") -> list[bytes]:
         """Return a vector for each text. A refused text gets zeros, which are similar to nothing."""

@@ -21,6 +21,7 @@ from agentrail.plugins import AutoRecall
 from agentrail.runtime.embedder_guard import EmbedderEdge
 from agentrail.runtime.session_stores import OwnKnowledge, OwnMemories, StoreDesk
 from agentrail.runtime.vector_search import (
+    CONTESTED_SECONDS,
     LOOK_FOR_MEANINGS_SECONDS,
     QUERY_SECONDS,
     REST_SECONDS,
@@ -152,6 +153,48 @@ async def test_vectors_of_another_embedder_are_made_anew(store, nursery):
         assert sorted(map(len, embedder.asked)) == [1, 1, 6, MAX_EMBEDDED]
     assert store.without_vectors("acme", kind_of_vectors(second), limit=9) == ()
     assert len(store.without_vectors("acme", kind_of_vectors(first), limit=9)) == 9
+
+
+async def test_two_embedders_do_not_take_turns_for_ever(autojump_clock, nursery, caplog):
+    """Two processes with different ones replaced each other's vectors without an end, and paid for each."""
+    store, toys = InMemoryRecall(), (Toy(seconds=1), Toy("other", seconds=1))
+    for number in range(3 * MAX_EMBEDDED):
+        store.put(ADA, entry(f"m{number}", "tea"))
+    both = [own_of(store, toy, nursery.start_soon) for toy in toys]
+    for own in both:
+        await own.search("tea")
+    await trio.sleep(LOOK_FOR_MEANINGS_SECONDS)
+    assert "another process replaces the vectors" in caplog.text
+    for toy in toys:
+        assert sum(map(len, toy.asked)) < 6 * MAX_EMBEDDED
+        toy.asked.clear()
+    for own in both:
+        await own.put("rail")
+        await own.search("tea")
+    await trio.sleep(LOOK_FOR_MEANINGS_SECONDS)
+    # One that noticed it leaves even new texts to the other one for an hour.
+    assert {len(one) for toy in toys for one in toy.asked} <= {1, 2}
+    await trio.sleep(CONTESTED_SECONDS)
+    await both[0].search("tea")
+    await trio.sleep(LOOK_FOR_MEANINGS_SECONDS)
+    assert store.without_vectors("acme", kind_of_vectors(toys[0]), limit=9) == ()
+
+
+async def test_a_store_is_asked_once_for_many_texts(monkeypatch):
+    """To find 64 texts without a vector, it goes through all that have one."""
+    store, toy, looks = InMemoryRecall(), Toy(), []
+    for number in range(5 * MAX_EMBEDDED):
+        store.put(ADA, entry(f"m{number}", "tea"))
+
+    def count(*given, look=store.without_vectors, **options):
+        looks.append(given)
+        return look(*given, **options)
+
+    monkeypatch.setattr(store, "without_vectors", count)
+    filled = await Meanings(EmbedderEdge(toy), lambda *_: None).fill(
+        store, "acme", StoreDesk(store, current()).write
+    )
+    assert (filled, len(looks), {len(one) for one in toy.asked}) == (5 * MAX_EMBEDDED, 2, {MAX_EMBEDDED})
 
 
 async def test_a_slow_embedder_leaves_the_words(autojump_clock, nursery):
