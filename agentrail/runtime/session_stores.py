@@ -266,7 +266,7 @@ class OwnNotes(Notes):
         settle_notes(store, row, self._desk.store)
 
     async def _change(self, edit: Callable[[str], str]) -> str:
-        return await self._desk.read(partial(self._desk.store.change, self.owner, self.session, edit))
+        return await self._desk.write(partial(self._desk.store.change, self.owner, self.session, edit))
 
 
 @frozen(eq=False)
@@ -394,7 +394,7 @@ class StoreDesks:
         if self.notes is None:
             await trio.lowlevel.checkpoint()
             return 0
-        return await self.notes.read(partial(self.notes.store.forget, owner))
+        return await self.notes.write(partial(self.notes.store.forget, owner))
 
     def notes_of(self, session_id: SessionId, scope: str, user_data: Mapping[str, Any]) -> OwnNotes | None:
         notes = self.notes

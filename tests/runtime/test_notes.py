@@ -2,10 +2,12 @@
 
 import itertools
 import shutil
+import threading
 from contextlib import closing, suppress
 
 import pytest
 import trio
+import trio.testing
 
 import agentrail
 from agentrail import plugins as p
@@ -25,7 +27,9 @@ from agentrail.runtime.session_stores import (
     OwnMemories,
     OwnNotes,
     OwnStores,
+    SharedStores,
     StoreDesk,
+    StoreDesks,
     owed_notes,
     settle_left_notes,
 )
@@ -240,6 +244,56 @@ async def test_notes_are_deleted_although_the_outcome_is_unknown(monkeypatch, ho
         await eventually(lambda: not notes.read(ADA, "s1"))
     assert inner.get("acme", "s1") is None
     assert notes.read(ADA, "s2")
+
+
+class _SlowOnce(InMemoryNotes):
+    """The first change takes effect when it is let go, and after all other calls that have begun."""
+
+    is_immediate = False  # type: ignore[misc]
+
+    def __init__(self):
+        super().__init__()
+        self.began, self.may_end, self.ended = (threading.Event() for _ in range(3))
+        self.others = []
+
+    def change(self, owner, session, edit):
+        if self.began.is_set():
+            return self._other(super().change, owner, session, edit)
+        self.began.set()
+        self.may_end.wait()
+        for done in self.others:
+            done.wait()
+        text = super().change(owner, session, edit)
+        self.ended.set()
+        return text
+
+    def forget(self, owner):
+        return self._other(super().forget, owner)
+
+    def _other(self, call, *given):
+        self.others.append(done := threading.Event())
+        found = call(*given)
+        done.set()
+        return found
+
+
+@pytest.mark.parametrize("how", ["session", "user"])
+@on_bounded_time
+async def test_a_cancelled_change_is_done_before_the_notes_are_deleted(how):
+    """It is completed in its thread, and had left a note of a session that was deleted, and of a user who was forgotten."""
+    notes = _SlowOnce()
+    desks = StoreDesks(SharedStores(notes=notes), current())
+    own = desks.notes_of("s1", "acme", USER)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(own.add, "plans", ["On Fridays."])
+        await trio.to_thread.run_sync(notes.began.wait)
+        nursery.cancel_scope.cancel()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(*([own.clear] if how == "session" else [desks.forget_notes, ADA]))
+        await trio.testing.wait_all_tasks_blocked()
+        notes.may_end.set()
+    await trio.to_thread.run_sync(notes.ended.wait)
+    assert not notes.read(ADA, "s1")
 
 
 class _Images(NoteFiles):
