@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from importlib.resources import files as package_files
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -43,68 +44,7 @@ _NAME_WIDTH: Final = 26
 _VALUE_WIDTH: Final = 48
 _MAX_SHOWN: Final = 600
 
-TEMPLATE: Final = """# Configuration of agentrail in this directory. `agentrail config check` shows the result and the source of each value.
-# Files apply in full once you trust them: `agentrail trust`. Until then they can only restrict permissions.
-version = 1
-
-# The agent of `agentrail run` and `agentrail chat` without --agent.
-default_agent = "helper"
-
-# Defaults for all agents.
-[defaults]
-# model = "anthropic:claude-sonnet-4-5"      # default: from the environment; demo: needs no key
-max_turns = 50
-
-[agents.helper]
-description = "Answers questions about the files here."
-# A text, or { file = "prompts/helper.md" }.
-prompt = "You help with the files in this directory. Say where you found what you say."
-# Built-in tools, or yours: "package.module:name".
-tools = ["list_dir", "read_file", "glob", "grep"]
-# agents = ["reviewer"]                      # its sub-agents
-# budget = { max_cost_usd = 2.0 }
-
-# [agents.reviewer]
-# description = "Reads a change and says what is wrong with it."
-# base = "coding"                            # files, a shell with approvals, a task list, sub-agents
-
-# An agent may also be a file: .agentrail/agents/NAME.md, front matter and then the prompt.
-
-# Permissions: deny, then ask, then allow, then the mode. agentrail permissions explain shows the reason.
-# [permissions]
-# allow = ["shell(git status)", "shell(pytest *)"]
-# deny = ["shell(git push *)", "read_file(.env)"]
-
-# Keys never stand here: { env = "NAME" } or { file = "path" }.
-# [providers.anthropic]
-# api_key = { env = "ANTHROPIC_API_KEY" }
-
-# What the capability "web" may fetch, and who searches for it.
-# [web]
-# allow = ["python.org"]
-# search = { engine = "brave", api_key = { env = "BRAVE_API_KEY" } }
-# model = "anthropic:claude-haiku-4-5"       # who answers a question about a page
-
-# Servers whose tools agents can use; needs the extra mcp. A project's servers are started once you trust it.
-# [mcp.files]
-# command = ["npx", "-y", "@modelcontextprotocol/server-filesystem", "."]
-
-# What makes vectors, so that memories and knowledge bases are found by meaning too; needs the extra embeddings
-# [embedder]
-# model = "text-embedding-3-small"
-# dimension = 1536
-
-# Where spans of all sessions are sent; needs the extra otel
-# [telemetry]
-# endpoint = "http://localhost:4318/v1/traces"
-
-# What `agentrail serve` serves: a profile for each agent, with its name as id.
-# [host]
-# port = 8700
-# profiles = ["helper"]                      # without it: all agents
-# token_file = "tokens.toml"                 # agentrail token new writes it; others than this machine need one
-# limits = { messages_per_minute = 20, cost_per_day_usd = 5.0 }
-"""
+TEMPLATE: Final = (package_files("agentrail") / "cli/init_template.toml").read_text(encoding="utf-8")
 """The file that `agentrail init` writes. A test ensures that it passes the check."""
 
 
