@@ -1,11 +1,11 @@
 """Embeddings for search: the vector of a query within a time limit, and vectors of new texts, computed in the background."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
 import trio
-from attrs import define, field
 
 from agentrail.abc.embeddings import MAX_EMBEDDED, VectorKeeper
 from agentrail.errors import AgentrailError
@@ -55,20 +55,6 @@ class NoMeaning(Exception):
 
 class TextRefused(NoMeaning):
     """The embedder answers, and accepts no call with one of these texts."""
-
-
-@define
-class _Filled:
-    """Texts that got a vector in one fill. Needed again, they have one of another embedder."""
-
-    numbers: set[int] = field(factory=set)
-    again: int = 0
-
-    def is_contested(self, numbers: Iterable[int]) -> bool:
-        for number in numbers:
-            self.again += number in self.numbers
-            self.numbers.add(number)
-        return self.again > MAX_EMBEDDED
 
 
 class VectorSource(Protocol):
@@ -122,13 +108,13 @@ class Meanings:
             self._start(self._fill, keeper, tenant, carry)
 
     async def fill(self, keeper: VectorKeeper, tenant: str, carry: Carry) -> int:
-        count, filled = 0, _Filled()
+        count, filled = 0, Counter[int]()
         while made := await self._fill_some(keeper, tenant, carry, filled):
             count += sum(map(any, made))  # without those of refused texts
         return count
 
     async def _fill(self, keeper: VectorKeeper, tenant: str, carry: Carry) -> None:
-        key, filled = (id(keeper), tenant), _Filled()
+        key, filled = (id(keeper), tenant), Counter[int]()
         try:
             while await self._fill_some(keeper, tenant, carry, filled) or self._at_work[key]:
                 self._at_work[key] = False
@@ -139,10 +125,11 @@ class Meanings:
             del self._at_work[key]
 
     async def _fill_some(
-        self, keeper: VectorKeeper, tenant: str, carry: Carry, filled: _Filled
+        self, keeper: VectorKeeper, tenant: str, carry: Carry, filled: Counter[int]
     ) -> list[bytes]:
         rows = await carry(lambda: keeper.without_vectors(tenant, self.kind, limit=_PAGE))
-        if filled.is_contested(number for number, _ in rows):
+        filled.update(number for number, _ in rows)
+        if filled.total() - len(filled) > MAX_EMBEDDED:  # texts that had got theirs need one again
             self._contested_until[id(keeper), tenant] = trio.current_time() + CONTESTED_SECONDS
             message = f"another process replaces the vectors of {self._source.name} by those of another embedder: use the same one in all of them"
             raise NoMeaning(message)
