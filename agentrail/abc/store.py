@@ -323,6 +323,10 @@ TEMPORARY_SESSIONS: Final = "temporary_session"
 """Kind of owed rows about sessions that a host deletes when they end. The ids are `SCOPE/SESSION`."""
 
 
+JOURNAL_BEHIND: Final = "journal_behind"
+"""Kind of owed rows about sessions that lost acknowledged records. The ids are `SCOPE/SESSION`, the bodies `HAVE ACKNOWLEDGED`, or empty if unknown."""
+
+
 @runtime_checkable
 class OwedStore(Protocol):
     """Optional interface of a store: keeps obligations across processes.

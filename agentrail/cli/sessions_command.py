@@ -15,7 +15,7 @@ from cyclopts import App, Parameter, validators
 from msgspec import MsgspecError
 
 from agentrail import outside
-from agentrail.abc.store import Filters, OwedStore, Store, StoredSession
+from agentrail.abc.store import JOURNAL_BEHIND, Filters, OwedStore, Store, StoredSession
 from agentrail.cli import chat_answers
 from agentrail.cli.chat_notices import show_decision
 from agentrail.cli.ctrl_c import interruptible
@@ -68,7 +68,7 @@ from agentrail.core.session.views import status_of
 from agentrail.core.values.port_members import offers
 from agentrail.errors import AgentrailError, CodecError, JournalCorrupt, OptionError, StoreUnavailable
 from agentrail.runtime.overwriter import note_overwriting
-from agentrail.runtime.persistence import BEHIND, OnDrift, has_other_nodes
+from agentrail.runtime.persistence import OnDrift, has_other_nodes
 from agentrail.runtime.session_keys import key_of
 from agentrail.runtime.session_loader import opening_of, read_after, record_at
 from agentrail.runtime.session_stores import key_of_notes, owed_notes, settle_notes
@@ -508,7 +508,7 @@ def delete(
         note_overwriting(opened, is_owed=is_owed)
         size = opened.delete(found.scope, found.session)
         if offers(opened, OwedStore):  # lost records of it are not those of a new session with its id
-            opened.change_owed((), ((BEHIND, key_of(found.scope, found.session)),))
+            opened.change_owed((), ((JOURNAL_BEHIND, key_of(found.scope, found.session)),))
         remove_notes()
         is_owed = is_owed and not overwrite(opened)  # no session is delayed by it here
         note_overwriting(opened, is_owed=is_owed)

@@ -124,21 +124,21 @@ class Fenced(StoreError):
 
 
 class JournalBehind(StoreError):
-    """The store lacks acknowledged records of a session, as after a failover, or may lack some after a backup was restored. The session is parked.
+    """The store lacks acknowledged records of a session, as after a failover or a salvage, or may lack some after a backup was restored. The session is parked.
 
     Attributes:
         session_id: Id of the session.
         have: The store's last record of it.
-        acknowledged: The last record that the store had acknowledged. None if unknown: the store was restored from a backup.
+        acknowledged: The last record that the store had acknowledged. None if unknown: the store was restored from a backup, or a sub-agent lost records in a salvage.
     """
 
     code = "journal_behind"
 
     def __init__(self, session_id: str, *, have: int, acknowledged: int | None) -> None:
         lost = (
-            f"the store was restored from a backup, and may lack records after {have} that it had acknowledged"
+            f"the store was restored from a backup or salvaged, and may lack records after {have} that it had acknowledged"
             if acknowledged is None
-            else f"the store acknowledged record {acknowledged} and now ends at {have}: it was restored or failed over without the rest"
+            else f"the store acknowledged record {acknowledged} and now ends at {have}: it was restored, salvaged or failed over without the rest"
         )
         super().__init__(
             f"journal of session {session_id!r}: {lost}; fork the session at {have}, or resume it with on_drift='go_on' to continue without the lost records"

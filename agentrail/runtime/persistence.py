@@ -11,6 +11,7 @@ import trio
 from attrs import frozen
 
 from agentrail.abc.store import (
+    JOURNAL_BEHIND,
     NODE_LEASE_SECONDS,
     Cause,
     Filters,
@@ -93,9 +94,6 @@ class _Unheard:
     def standing(self) -> Standing:
         return Standing(has_ended=True)
 
-
-BEHIND: Final = "journal_behind"
-"""Kind of owed rows about sessions of a shared store that lost acknowledged records. The ids are `SCOPE/SESSION`, the bodies `HAVE ACKNOWLEDGED`."""
 
 _CHECK_EVERY_SECONDS: Final = 1.0
 
@@ -369,8 +367,8 @@ class Keeping:
         if journal is not None and isinstance(journal.refusal, JournalBehind):
             if offers(self.store, OwedStore):
                 body = f"{journal.refusal.have} {journal.refusal.acknowledged}".encode()
-                row = OwedRow(kind=BEHIND, id=cell.ports.key, body=body)
-                self.writer.repeat(BEHIND, cell.ports.key, partial(self.store.change_owed, (row,)))
+                row = OwedRow(kind=JOURNAL_BEHIND, id=cell.ports.key, body=body)
+                self.writer.repeat(JOURNAL_BEHIND, cell.ports.key, partial(self.store.change_owed, (row,)))
             return  # not released, or the next look would continue it without the lost records
         if journal is not None and cell.rested is not None:
             journal.put_last_snapshot(cell.state)
@@ -381,22 +379,28 @@ class Keeping:
             self.give_back(config.scope, config.session_id)
 
     def behind_of(self, stored: StoredSession) -> JournalBehind | None:
-        """Return the loss of acknowledged records that any node noted for a session, or None. Blocks."""
-        if self.heartbeat is None or not offers(self.store, OwedStore):
+        """Return the loss of acknowledged records that any node or a salvage noted for a session, or None. Blocks."""
+        if not offers(self.store, OwedStore):
             return None
-        row = owed_row(self.store, BEHIND, key_of(stored.scope, stored.session))
+        row = owed_row(self.store, JOURNAL_BEHIND, key_of(stored.scope, stored.session))
         if row is None:
             return None
         have: int = stored.tail.seq
         acknowledged: int | None = None
-        with suppress(ValueError):  # a damaged row: it is unknown how many records are lost
+        with suppress(ValueError):  # an empty or damaged row: it is unknown how many records are lost
             have, acknowledged = map(int, row.body.split())
         return JournalBehind(stored.session, have=have, acknowledged=acknowledged)
 
     def forget_behind(self, scope: str, session_id: SessionId) -> None:
-        if self.heartbeat is not None and offers(self.store, OwedStore):
-            row = BEHIND, key_of(scope, session_id)
-            self.writer.repeat(*row, partial(self.store.change_owed, (), (row,)))
+        if offers(self.store, OwedStore):
+            self.writer.repeat(
+                JOURNAL_BEHIND, key_of(scope, session_id), partial(self._drop_behind, scope, session_id)
+            )
+
+    def _drop_behind(self, scope: str, session_id: SessionId) -> None:
+        row = JOURNAL_BEHIND, key_of(scope, session_id)
+        if owed_row(self.store, *row) is not None:  # there rarely is one, and a write would wait for the disk
+            self.store.change_owed((), (row,))
 
     def _opening_of(
         self, cell: SessionCell, forked_from: tuple[SessionId, int] | None

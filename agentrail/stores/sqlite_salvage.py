@@ -2,16 +2,16 @@
 
 import hashlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import apsw
 import msgspec
 from msgspec.structs import replace
 
-from agentrail.abc.store import Standing, StoredSession
+from agentrail.abc.store import JOURNAL_BEHIND, Standing, StoredSession
 from agentrail.core.journal.record import NO_HASH, Record, Tail, first_broken
 from agentrail.messages import SessionId
 from agentrail.stores.sqlite_connections import Connector, DamagedStoreError, forgotten_after
@@ -26,6 +26,7 @@ from agentrail.stores.sqlite_rows import (
     SNAPSHOT_COLUMNS,
     SqliteRow,
     fetch_records,
+    fetch_session,
     record_of,
     row_of,
     session_of,
@@ -146,8 +147,8 @@ def _salvage(damaged: Path, source: apsw.Connection, fresh: apsw.Connection) -> 
         with suppress(DamagedStoreError):
             there = session_of((*row, 0, 0))
             sessions[there.scope, there.session] = there
-    snapshots = list(_rows(source, "snapshot", SNAPSHOT_COLUMNS, "rowid"))
-    names = {*sessions, *_owners_of_records(source), *((row[0], row[1]) for row in snapshots)}
+    named: Iterator[Any] = _rows(source, "snapshot", "scope, session", "rowid")
+    names = {*sessions, *_owners_of_records(source), *named}
     saved = [
         one
         for name in sorted(name for name in names if all(type(part) is str for part in name))
@@ -155,6 +156,7 @@ def _salvage(damaged: Path, source: apsw.Connection, fresh: apsw.Connection) -> 
     ]
     alone = set(fresh.execute(_STAND_ALONE))
     saved = [replace(one, is_rebuilt=one.is_rebuilt or (one.scope, one.session) in alone) for one in saved]
+    snapshots = _rows(source, "snapshot", SNAPSHOT_COLUMNS, "rowid")
     lost_snapshots = sum(not _put(fresh, PUT_SNAPSHOT, row) for row in snapshots)
     fill_owners(fresh)  # from the journals: the damaged file may be older than the column
     for digest, content in _rows(source, "blob", "digest, content", "rowid"):
@@ -165,9 +167,23 @@ def _salvage(damaged: Path, source: apsw.Connection, fresh: apsw.Connection) -> 
         lost_blobs += not _put(fresh, "INSERT OR REPLACE INTO blob_use VALUES (?, ?, ?)", row)
     for row in _rows(source, "owed", "kind, id, body", "kind, id"):
         _put(fresh, PUT_OWED, (*row, ""))
+    _note_cut_off(fresh, sessions.values())
     return SalvageReport(
         damaged=damaged, sessions=tuple(saved), lost_snapshots=lost_snapshots, lost_blobs=lost_blobs
     )
+
+
+def _note_cut_off(fresh: apsw.Connection, sessions: Iterable[StoredSession]) -> None:
+    """Note trees that lost more than their last record, so that they stay parked: a tool may have run in the lost records, and would run again."""
+    for there in sessions:
+        kept = fetch_session(fresh, there.scope, there.session)
+        scope, root, have = there.scope, there.root, 0
+        if kept is not None:
+            root, have = kept.root, kept.tail.seq
+        if 1 < there.tail.seq - have <= _MAX_GAP and not there.standing.has_ended:
+            key = f"{scope}/{root}" if scope or "/" in root else root
+            body = f"{have} {there.tail.seq}".encode() if root == there.session else b""
+            _put(fresh, PUT_OWED, (JOURNAL_BEHIND, key, body, ""))
 
 
 def _save_session(

@@ -7,7 +7,7 @@ import trio
 
 from agentrail import ToolContext, tool
 from agentrail.abc.living_nodes import Departures
-from agentrail.abc.store import Filters, Node, OwedRow, Standing
+from agentrail.abc.store import JOURNAL_BEHIND, Filters, Node, OwedRow, Standing
 from agentrail.errors import (
     JournalBehind,
     SessionDown,
@@ -19,7 +19,6 @@ from agentrail.errors import (
 from agentrail.events import AgentEnd, ApprovalRequired, ApprovalResolved, EventsLost
 from agentrail.outside import installed
 from agentrail.plugins.human_approval import HumanApproval
-from agentrail.runtime.persistence import BEHIND
 from agentrail.runtime.retention import KeepLimits
 from agentrail.runtime.session_clock import now_ms, store_now_ms
 from agentrail.stores.recall_memory import InMemoryNotes
@@ -602,7 +601,9 @@ async def test_lost_records_are_found_among_those_of_thousands_of_sessions():
     async with node_over(store) as (one, _):
         session = await one.start_session(session_id="s2400", **hanging())
         await session.prompt("Hi")
-    store.change_owed([OwedRow(kind=BEHIND, id=f"s{number:04}", body=b"1 3") for number in range(2500)])
+    store.change_owed(
+        [OwedRow(kind=JOURNAL_BEHIND, id=f"s{number:04}", body=b"1 3") for number in range(2500)]
+    )
     async with node_over(store, resume="none") as (two, _):
         with pytest.raises(JournalBehind, match="record 3"):
             await two.resume_session("s2400", **hanging())
@@ -614,7 +615,7 @@ async def test_lost_records_whose_numbers_are_damaged_are_lost_records():
     async with node_over(store) as (one, _):
         session = await one.start_session(session_id="s", **hanging())
         await session.prompt("Hi")
-    store.change_owed([OwedRow(kind=BEHIND, id="s", body=b"1 x")])
+    store.change_owed([OwedRow(kind=JOURNAL_BEHIND, id="s", body=b"1 x")])
     async with node_over(store, resume="none") as (two, _):
         with pytest.raises(JournalBehind, match="may lack records after") as caught:
             await two.resume_session("s", **hanging())
@@ -629,7 +630,7 @@ async def test_a_new_session_with_the_id_of_a_deleted_one_has_lost_no_records(ma
     async with node_over(store, notes=make_notes()) as (one, _):
         session = await one.start_session(session_id="s", **hanging())
         await session.stop()
-        store.change_owed([OwedRow(kind=BEHIND, id="s", body=b"1 9")])
+        store.change_owed([OwedRow(kind=JOURNAL_BEHIND, id="s", body=b"1 9")])
         await one.delete_session("s")
         await one.start_session(session_id="s", **hanging())
     async with node_over(store, resume="none") as (two, _):

@@ -1,12 +1,18 @@
 """A store that was restored from a backup (M-029): what stays parked, what continues, and what a reader of the lost time is told."""
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 import trio
 
-from agentrail.errors import CursorAhead, JournalBehind, StoreInUse
+import agentrail
+from agentrail.abc.store import JOURNAL_BEHIND
+from agentrail.errors import CursorAhead, JournalBehind, StoreInUse, StoreUnavailable
 from agentrail.plugins.human_approval import HumanApproval
 from agentrail.runtime.agent import Agent
 from agentrail.runtime.restored_store import note_restored
+from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.models import FunctionModel, calls, says
 from tests.runtime.nodes import node_over, shared_store, taken_by
 from tests.runtime.rig import on_virtual_time, saying
@@ -126,3 +132,30 @@ async def test_a_tree_is_parked_for_the_open_work_of_a_child():
         with pytest.raises(JournalBehind):
             await two.resume_session("boss")
         assert ([one.session_id for one in two.parked_sessions()], len(work.ledger)) == (["boss"], before)
+
+
+@pytest.mark.parametrize("scope", ["", "acme"])
+async def test_a_tool_whose_records_a_salvage_lost_does_not_run_again(tmp_path, scope):
+    """The journal ends before its call: the model would be asked again, and a `once` tool run a second time."""
+    path, work = tmp_path / "s.db", Work(seconds=1)
+    async with agentrail.open_supervisor(store=f"sqlite:{path}") as supervisor:
+        session = await supervisor.start_session(session_id="s", scope=scope, **work.options())
+        await session.ask("Work.")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DELETE FROM record WHERE seq > 4")
+        connection.commit()
+    with closing(SqliteStore(path)) as store:
+        with pytest.raises(StoreUnavailable):
+            store.take(scope, "s", "n9", "start")
+        store.release("n1", scope, "s")
+    for drift in ("park", "go_on"):
+        async with agentrail.open_supervisor(store=f"sqlite:{path}") as supervisor:
+            if drift == "park":
+                with pytest.raises(JournalBehind, match=r"acknowledged record \d+ and now ends at 4"):
+                    await supervisor.resume_session("s", scope=scope, **work.options())
+                assert len(work.ledger) == 1
+                continue
+            await supervisor.resume_session("s", scope=scope, on_drift="go_on", **work.options())
+            await supervisor.stop_session("s", scope=scope)
+    with closing(SqliteStore(path)) as store:
+        assert store.owed(JOURNAL_BEHIND) == ()

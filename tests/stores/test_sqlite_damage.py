@@ -3,13 +3,14 @@
 import hashlib
 import random
 import shutil
+import tracemalloc
 from contextlib import closing
 from itertools import pairwise
 
 import apsw
 import pytest
 
-from agentrail.abc.store import OwedRow, Standing
+from agentrail.abc.store import JOURNAL_BEHIND, OwedRow, Standing
 from agentrail.core.journal.record import Tail, first_broken
 from agentrail.errors import NotAStore, StoreTooNew, StoreUnavailable
 from agentrail.runtime.session_loader import stored_of
@@ -417,6 +418,48 @@ def test_a_child_whose_root_is_lost_is_a_root(golden, tmp_path):
         assert store.get("", "alpha") is None
         assert store.salvaged.lost_snapshots == 1
         assert store.owed("letter") == (row,)
+
+
+@pytest.mark.parametrize(
+    ("session", "lost", "noted"),
+    [
+        ("alpha", 1, ()),
+        ("alpha", 2, (("alpha", b"7 9"),)),
+        ("beta", 3, (("alpha", b""),)),
+        ("beta", 9, (("alpha", b""),)),
+    ],
+)
+@pytest.mark.at(142)
+def test_a_tree_that_lost_more_than_its_last_record_is_noted(golden, tmp_path, session, lost, noted):
+    """Also if only a child lost them: a tool may have run in them, and would run again."""
+    path = tmp_path / "sessions.db"
+    shutil.copy(golden, path)
+    change(path, f"DELETE FROM record WHERE session = '{session}' AND seq > {9 - lost}")  # noqa: S608 - of the test
+    with closing(open_at(path)) as store:
+        with pytest.raises(StoreUnavailable):
+            store.take("", "alpha", "n9", "start")
+        store.release("n1", "", "alpha")
+        assert tuple([(one.id, one.body) for one in store.owed(JOURNAL_BEHIND)]) == noted
+
+
+def test_snapshots_are_salvaged_one_by_one(golden, tmp_path):
+    """All of them were held at once: of a large store they took more memory than there is."""
+    path, count, size = tmp_path / "sessions.db", 24, 1 << 20
+    with closing(open_at(path)) as store:
+        for number in range(count):
+            store.create(opening(f"s{number}"))
+            store.put_snapshot(snapshot_of(store.read("", f"s{number}")[0], state=b"s" * size))
+    change(path, "DELETE FROM record WHERE session = 's0'")
+    with closing(open_at(path)) as store:
+        with pytest.raises(StoreUnavailable):
+            store.take("", "s0", "n9", "start")
+        tracemalloc.start()
+        store.release("n1", "", "s1")
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert store.salvaged.lost_snapshots == 1
+        assert len(store.snapshots("", "s9")) == 1
+    assert peak < count * size / 3
 
 
 def test_a_session_of_another_kind_of_values_is_damage(golden, tmp_path):
