@@ -322,7 +322,6 @@ class SharedSecret(Protocol):
 TEMPORARY_SESSIONS: Final = "temporary_session"
 """Kind of owed rows about sessions that a host deletes when they end. The ids are `SCOPE/SESSION`."""
 
-
 JOURNAL_BEHIND: Final = "journal_behind"
 """Kind of owed rows about sessions that lost acknowledged records. The ids are `SCOPE/SESSION`, the bodies `HAVE ACKNOWLEDGED`, or empty if unknown."""
 

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from importlib.resources import files as package_files
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -44,7 +43,7 @@ _NAME_WIDTH: Final = 26
 _VALUE_WIDTH: Final = 48
 _MAX_SHOWN: Final = 600
 
-TEMPLATE: Final = (package_files("agentrail") / "cli/init_template.toml").read_text(encoding="utf-8")
+TEMPLATE: Final = Path(__file__).with_name("init_template.toml").read_text(encoding="utf-8")
 """The file that `agentrail init` writes. A test ensures that it passes the check."""
 
 

@@ -16,7 +16,7 @@ _LOADER: Final[Any] = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _MAX_LEVELS: Final = 8
 _TOO_DEEP: Final = f"expected at most {_MAX_LEVELS} levels: nest less deeply"
 _LINE: Final = re.compile(r"([A-Za-z0-9_-]+:[ \t]+)(\S.*)")
-_COMMENT: Final = re.compile(r"[ \t]+#.*$")
+_COMMENT: Final = re.compile(r"(?<![ \t])[ \t]+#.*$")
 _BEGINS_OTHERWISE: Final = frozenset("\"'{|>&*!%@`#")
 # YAML's grammar messages, from the C and the Python parser.
 _WHAT_TO_DO: Final = tuple(

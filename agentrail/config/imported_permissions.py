@@ -4,6 +4,8 @@ Without an exact equivalent, a deny or ask rule becomes wider and an allow rule 
 """
 
 import json
+import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -18,6 +20,8 @@ from agentrail.config.tool_names import translate_tools
 
 _PATH_TOOLS: Final = frozenset({"read_file", "edit_file", "write_file", "glob", "grep", "list_dir"})
 _LISTS: Final = ("deny", "ask", "allow")
+_JSON_TEXT: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
+_AT_START: Final = [(0, 1)]
 
 
 def read_claude_settings(file: str, text: str, *, scope: Scope = "project", folder: str = "") -> ConfigFile:
@@ -42,7 +46,8 @@ class _SettingsReader:
     lines: dict[ConfigPath, int] = field(factory=dict, init=False)
     faults: list[ConfigFault] = field(factory=list, init=False)
     notes: list[ConfigFault] = field(factory=list, init=False)
-    _seen: tuple[int, int] = field(default=(0, 1), init=False)
+    _places: dict[str, list[tuple[int, int]]] = field(factory=dict, init=False)
+    _seen: tuple[int, int] = field(default=_AT_START[0], init=False)
 
     def form(self) -> PermissionsForm:
         try:
@@ -51,6 +56,7 @@ class _SettingsReader:
             line = getattr(error, "lineno", 1)
             self.faults.append(self._said(("",), line, f"this is not JSON: {getattr(error, 'msg', error)}"))
             return PermissionsForm()
+        self._places = _places_in(self._text)
         table = read.get("permissions", {}) if isinstance(read, dict) else None
         if not isinstance(table, dict):
             self.faults.append(
@@ -84,8 +90,7 @@ class _SettingsReader:
         return mode
 
     def _read_list(self, name: str, listed: object, lists: dict[str, Any]) -> None:
-        start = max(self._place(name, 0), 0)
-        self._seen = (start, self._text.count("\n", 0, start) + 1)
+        self._seen = self._places.get(name, _AT_START)[0]
         if not isinstance(listed, list):
             said = f"expected a list of rules, got {show_value(listed)}"
             self.faults.append(self._said(("permissions", name), self._line(name), said))
@@ -127,25 +132,32 @@ class _SettingsReader:
         return pattern
 
     def _line(self, written: str) -> int:
-        return self._text.count("\n", 0, max(self._place(written, 0), 0)) + 1
+        return self._places.get(written, _AT_START)[0][1]
 
     def _next_line(self, written: str) -> int:
-        before, line = self._seen
-        at = self._place(written, before)
-        if at >= 0:
-            line += self._text.count("\n", before, at)
-            self._seen = (at + 1, line)
-        return line
-
-    def _place(self, written: str, start: int) -> int:
-        at = self._text.find(json.dumps(written, ensure_ascii=False), start)
-        return self._text.find(json.dumps(written), start) if at < 0 else at
+        """Return the line of a text after the one before, or that one's."""
+        places = self._places.get(written, [])
+        at = bisect_right(places, self._seen)
+        if at < len(places):
+            self._seen = places[at]
+        return self._seen[1]
 
     def _note(self, path: ConfigPath, line: int, said: str) -> None:
         self.notes.append(self._said(path, line, said))
 
     def _said(self, path: ConfigPath, line: int, said: str) -> ConfigFault:
         return ConfigFault(place=ConfigPlace(file=self._file, path=path, lines={path: line}), said=said)
+
+
+def _places_in(text: str) -> dict[str, list[tuple[int, int]]]:
+    """Return where each text of a JSON document begins, as position and line. In one pass: looking for each of them takes quadratic time."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    before, line = 0, 1
+    for match in _JSON_TEXT.finditer(text):
+        line += text.count("\n", before, match.start())
+        before = match.start()
+        found.setdefault(json.loads(match[0]), []).append((before, line))
+    return found
 
 
 _UNSAID: Final = "?"

@@ -15,7 +15,7 @@ _KEY: Final = re.compile(
       | (?:AKIA|ASIA)[A-Z0-9]{12,}                          # Amazon
       | xox[a-z]-[A-Za-z0-9-]{10,}                          # Slack
       | (?:hf|gsk|npm|r8)_[A-Za-z0-9]{16,} | (?:xai|pypi|pplx)-[A-Za-z0-9_-]{16,}
-      | eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*     # a JWT
+      | eyJ[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]* # a JWT; without a bound, each eyJ- of many reads to their end
       | (?i:bearer)\ +[A-Za-z0-9._~+/=-]{12,}
     )
     | -----BEGIN\ [A-Z ]*PRIVATE\ KEY-----[^-]*

@@ -113,10 +113,7 @@ def merge_settings(first: Settings, second: Settings) -> Settings:
     return Settings(
         default_agent=first.default_agent or second.default_agent,
         defaults={**second.defaults, **first.defaults},
-        agents={
-            **first.agents,
-            **{name: one for name, one in second.agents.items() if name not in first.agents},
-        },
+        agents={**first.agents, **second.agents, **first.agents},  # in this order
         providers=providers,
         policies=(*first.policies, *second.policies),
         skills=_both(first.skills, second.skills),

@@ -3,7 +3,7 @@
 No tool runs. The recorded results answer the calls of the model as long as tools and arguments are equal.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Final
 
@@ -111,11 +111,9 @@ def likeness_of(one: str, other: str) -> float:
     """Return how alike two texts are, from 0 to 1, and 1 only for equal ones. Long texts are compared word by word: letter by letter takes minutes."""
     if one == other:
         return 1.0
-    if len(one) + len(other) > _MOST_LETTERS:
-        ratio = SequenceMatcher(None, one.split(), other.split()).ratio()
-    else:
-        ratio = SequenceMatcher(None, one, other, autojunk=False).ratio()
-    return min(round(ratio, 3), 0.999)
+    is_long = len(one) + len(other) > _MOST_LETTERS
+    parts: tuple[Sequence[str], Sequence[str]] = (one.split(), other.split()) if is_long else (one, other)
+    return min(round(SequenceMatcher(None, *parts, autojunk=is_long).ratio(), 3), 0.999)
 
 
 async def _answer(provider: Provider, request: ModelRequest) -> tuple[AssistantMessage, TokenUsage]:

@@ -393,14 +393,8 @@ class Keeping:
 
     def forget_behind(self, scope: str, session_id: SessionId) -> None:
         if offers(self.store, OwedStore):
-            self.writer.repeat(
-                JOURNAL_BEHIND, key_of(scope, session_id), partial(self._drop_behind, scope, session_id)
-            )
-
-    def _drop_behind(self, scope: str, session_id: SessionId) -> None:
-        row = JOURNAL_BEHIND, key_of(scope, session_id)
-        if owed_row(self.store, *row) is not None:  # there rarely is one, and a write would wait for the disk
-            self.store.change_owed((), (row,))
+            key = key_of(scope, session_id)
+            self.writer.repeat(JOURNAL_BEHIND, key, partial(_drop_behind, self.store, key))
 
     def _opening_of(
         self, cell: SessionCell, forked_from: tuple[SessionId, int] | None
@@ -514,3 +508,9 @@ class Keeping:
         while True:
             await trio.sleep(self._beat_seconds)
             self.writer.post(partial(self.store.beat, self.node))
+
+
+def _drop_behind(store: OwedStore, key: str) -> None:
+    # There rarely is one, and a write would wait for the disk.
+    if owed_row(store, JOURNAL_BEHIND, key) is not None:
+        store.change_owed((), ((JOURNAL_BEHIND, key),))

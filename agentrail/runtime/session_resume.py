@@ -189,8 +189,7 @@ class SessionResumption:
             taken = await keeping.take(
                 wanted.scope, wanted.session_id, wanted.cause, force=wanted.force, tail=tail
             )
-            if wanted.on_drift == "go_on":  # otherwise there was none
-                keeping.forget_behind(wanted.scope, wanted.session_id)
+            keeping.forget_behind(wanted.scope, wanted.session_id)
             found = await keeping.read(partial(self._read_taken, tree, taken.sessions))
             for one in found.values():  # it may have recorded more before it was taken over
                 self._check_drift(one)

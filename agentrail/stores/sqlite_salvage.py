@@ -177,11 +177,9 @@ def _note_cut_off(fresh: apsw.Connection, sessions: Iterable[StoredSession]) -> 
     """Note trees that lost more than their last record, so that they stay parked: a tool may have run in the lost records, and would run again."""
     for there in sessions:
         kept = fetch_session(fresh, there.scope, there.session)
-        scope, root, have = there.scope, there.root, 0
-        if kept is not None:
-            root, have = kept.root, kept.tail.seq
+        root, have = (there.root, 0) if kept is None else (kept.root, kept.tail.seq)
         if 1 < there.tail.seq - have <= _MAX_GAP and not there.standing.has_ended:
-            key = f"{scope}/{root}" if scope or "/" in root else root
+            key = f"{there.scope}/{root}" if there.scope or "/" in root else root
             body = f"{have} {there.tail.seq}".encode() if root == there.session else b""
             _put(fresh, PUT_OWED, (JOURNAL_BEHIND, key, body, ""))
 
@@ -288,9 +286,8 @@ def _is_there(source: apsw.Connection, name: tuple[str, str], seq: int) -> bool:
 def _rows(source: apsw.Connection, table: str, columns: str, order: str) -> Iterator[SqliteRow]:
     for direction in ("ASC", "DESC"):
         by = ", ".join(f"{one} {direction}" for one in order.split(", "))
-        statement = f"SELECT {columns} FROM {table} NOT INDEXED ORDER BY {by}"  # noqa: S608 - our own words
-        if table not in {"snapshot", "blob"}:
-            statement = statement.replace(" NOT INDEXED", "")
+        how = "NOT INDEXED" if table in {"snapshot", "blob"} else ""
+        statement = f"SELECT {columns} FROM {table} {how} ORDER BY {by}"  # noqa: S608 - our own words
         with suppress(*_UNREADABLE):
             yield from source.execute(statement)
             return  # complete, so the other direction adds nothing
