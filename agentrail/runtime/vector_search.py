@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from typing import Final, Protocol, TypeVar
 
 import trio
@@ -26,9 +25,6 @@ CONTESTED_SECONDS: Final = 3_600.0
 """Seconds without new vectors after another process has replaced ours by those of another embedder."""
 
 _BATCH_SECONDS: Final = 60.0
-_PAGE: Final = 16 * MAX_EMBEDDED
-"""Texts that a store is asked for at once: to find them, it goes through all that have a vector."""
-
 _MAX_QUERY: Final = 4_000
 """Maximum number of characters of a query, same as for its words."""
 
@@ -127,20 +123,18 @@ class Meanings:
     async def _fill_some(
         self, keeper: VectorKeeper, tenant: str, carry: Carry, filled: Counter[int]
     ) -> list[bytes]:
-        rows = await carry(lambda: keeper.without_vectors(tenant, self.kind, limit=_PAGE))
+        rows = await carry(lambda: keeper.without_vectors(tenant, self.kind, limit=MAX_EMBEDDED))
         filled.update(number for number, _ in rows)
-        if filled.total() - len(filled) > MAX_EMBEDDED:  # texts that had got theirs need one again
+        if any(filled[number] > 2 for number, _ in rows):  # noqa: PLR2004 - it got its vector twice
             self._contested_until[id(keeper), tenant] = trio.current_time() + CONTESTED_SECONDS
             message = f"another process replaces the vectors of {self._source.name} by those of another embedder: use the same one in all of them"
             raise NoMeaning(message)
-        made: list[bytes] = []
-        for first in range(0, len(rows), MAX_EMBEDDED):
-            some = rows[first : first + MAX_EMBEDDED]
-            vectors = await self._vectors_or_zeros([text[:_MAX_TEXT] for _, text in some])
-            pairs = [(number, vector) for (number, _), vector in zip(some, vectors, strict=True)]
-            await carry(partial(keeper.put_vectors, tenant, self.kind, pairs))
-            made += vectors
-        return made
+        if not rows:
+            return []
+        vectors = await self._vectors_or_zeros([text[:_MAX_TEXT] for _, text in rows])
+        pairs = [(number, vector) for (number, _), vector in zip(rows, vectors, strict=True)]
+        await carry(lambda: keeper.put_vectors(tenant, self.kind, pairs))
+        return vectors
 
     async def _vectors_or_zeros(self, texts: Sequence[str], zeros: bytes = b"") -> list[bytes]:
         """Return a vector for each text. A refused text gets zeros, which are similar to nothing."""
