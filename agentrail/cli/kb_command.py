@@ -355,8 +355,7 @@ def add_documents(  # noqa: PLR0913 - one for each flag
         added = [*_add_all(adding, files)]
         if fetch is not None:
             added += _add_fetched(adding, urls, fetch)
-        for one in added:
-            say(_line_of(one))
+        say(*map(_line_of, added))
         failed = sum(one.state == "failed" for one in added)
         unchanged = len(files) + len(urls) - len(added)
         removed, doubtful = _remove_missing(adding, walked)
@@ -431,10 +430,8 @@ def _remove_missing(adding: "_Adding", walked: WalkedFolders) -> tuple[int, int]
     """Remove the documents of folders whose files no longer exist. Return their number, and the number of doubtful folders."""
     now = {one.path: one.digest for one in adding.store.documents(adding.tenant, adding.base)}
     digests = {now[one.as_posix()] for one in walked.files if now.get(one.as_posix())}
-    removed = 0
-    doubtful = len(walked.unread)
-    for folder, reason in walked.unread:
-        say(f"failed  {printable(str(folder))}  {reason}")
+    removed, doubtful = 0, len(walked.unread)
+    say(*(f"failed  {printable(str(folder))}  {reason}" for folder, reason in walked.unread))
     for folder in walked.folders:
         for missing in missing_documents(folder, adding.before, walked.files, digests):
             if missing.doubt:
@@ -443,8 +440,7 @@ def _remove_missing(adding: "_Adding", walked: WalkedFolders) -> tuple[int, int]
                 continue
             gone = [one.path for one in missing.documents]
             removed += adding.store.remove_all(adding.tenant, adding.base, gone)
-            for one in missing.documents:
-                say(f"removed  {printable(one.path)}  its file no longer exists")
+            say(*(f"removed  {printable(path)}  its file no longer exists" for path in gone))
     return removed, doubtful
 
 

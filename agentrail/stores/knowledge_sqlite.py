@@ -159,28 +159,16 @@ class SqliteKnowledge(SqliteCollection):
             _drop_passages(connection, number)
             connection.execute("UPDATE document SET passages = ? WHERE number = ?", (len(pieces), number))
             for place, piece in enumerate(pieces):
+                lines = sign * piece.first, sign * piece.last
                 passage_id = f"p-{owner_key(base, path, digest, str(place))[:16]}"
                 connection.execute(
                     "INSERT INTO passage (document, place, id, trail, first_line, last_line, text) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        number,
-                        place,
-                        passage_id,
-                        json.dumps(piece.trail),
-                        sign * piece.first,
-                        sign * piece.last,
-                        piece.text,
-                    ),
+                    (number, place, passage_id, json.dumps(piece.trail), *lines, piece.text),
                 )
                 head = " ".join((*piece.headings, path))
-                connection.execute(
-                    "INSERT INTO words (rowid, head, body) VALUES (?, ?, ?)",
-                    (
-                        connection.last_insert_rowid(),
-                        indexed(key, cut_words(head)),
-                        indexed(key, cut_words(piece.text)),
-                    ),
-                )
+                words = [indexed(key, cut_words(text)) for text in (head, piece.text)]
+                row = connection.last_insert_rowid(), *words
+                connection.execute("INSERT INTO words (rowid, head, body) VALUES (?, ?, ?)", row)
             return evolve(added, tags=_tags_of(connection, number))
 
     def fail(self, tenant: str, base: str, path: str, reason: str) -> KnowledgeDocument:

@@ -147,7 +147,7 @@ def _salvage(damaged: Path, source: apsw.Connection, fresh: apsw.Connection) -> 
         with suppress(DamagedStoreError):
             there = session_of((*row, 0, 0))
             sessions[there.scope, there.session] = there
-    named: Iterator[Any] = _rows(source, "snapshot", "scope, session", "rowid")
+    named: Iterator[Any] = _rows(source, "snapshot", "scope, session", "rowid")  # not with their contents
     names = {*sessions, *_owners_of_records(source), *named}
     saved = [
         one
