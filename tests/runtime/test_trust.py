@@ -191,15 +191,15 @@ KINDS = {
 }
 
 
-def late_effects(rules, kinds, lives=LIVES):
-    return sum(Life(seed, kinds, rules).run() for seed in range(lives))
+def is_ever_late(rules, kinds):
+    return any(Life(seed, kinds, rules).run() for seed in range(LIVES))
 
 
 @pytest.mark.machine(26)
 @pytest.mark.parametrize("kinds", KINDS.values(), ids=KINDS)
 def test_no_effect_follows_a_take(kinds):
     """No effect follows a take."""
-    assert late_effects(Rules(), kinds) == 0
+    assert not is_ever_late(Rules(), kinds)
 
 
 @pytest.mark.machine(26)
@@ -224,7 +224,7 @@ def test_no_effect_follows_a_take(kinds):
 )
 def test_each_weaker_rule_is_found(rules, kinds):
     """Each weaker rule is found."""
-    assert late_effects(rules, kinds) > 0
+    assert is_ever_late(rules, kinds)
 
 
 def test_a_living_owner_is_taken_only_if_both_clocks_say_so():
