@@ -8,6 +8,7 @@ import sys
 import termios
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,8 @@ COMMANDS: Final = (
     *("blueprints.builder", "blueprints.command_files", "cli.eval_command", "cli.acp_command"),
     *("gateway.stdio.acp_agent", "host.host_lifespan"),
 )
+# The library of MCP takes long to import, and commands import it late.
+_SERVERS: Final = ("agentrail.cli.mcp_command", "agentrail.tools.mcp.connection") if find_spec("mcp") else ()
 WARM: Final = Warm(
     module="agentrail",
     imports=(
@@ -31,6 +34,7 @@ WARM: Final = Warm(
         *("agentrail.testing.stacks", "cyclopts.help.inline_text", "rich.markdown"),
         *("agentrail.cli.chat_session", "agentrail.cli.chat_command", "certifi", "genai_prices"),
         *("h2.connection", "httpcore", "prompt_toolkit", "structlog"),
+        *_SERVERS,
     ),
 )
 # Other imports, so that it is another interpreter.
