@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import Final, TypeVar, cast
 
@@ -29,6 +30,7 @@ from agentrail.abc import (
     Transfer,
     WriteResult,
 )
+from agentrail.abc.held_secrets import secrets_held_by
 from agentrail.core.values.port_members import offers
 from agentrail.errors import OptionError, ProcessRefused
 from agentrail.otp.field_rules import checks_arguments
@@ -98,6 +100,11 @@ class CompositeSandbox:
         """Capabilities of the default, except `versions`: writes to the others would be missed."""
         return self._default.capabilities - {"versions"}
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Secrets of all of them, which no record may contain."""
+        return tuple(chain.from_iterable(map(secrets_held_by, (self._default, *self._routes.values()))))
+
     async def aclose(self) -> None:
         """Close all of them, the default first. Idempotent.
 
@@ -124,6 +131,10 @@ class CompositeSandbox:
         return await self._at(
             EditResult, path, lambda place: place.sandbox.edit(place.path, old, new, replace_all=replace_all)
         )
+
+    async def leads_to(self, path: str) -> str | None:
+        """Return a path's target through links, as its sandbox sees it: relative to this root, or absolute outside."""
+        return await self._at(lambda error: None, path, _end_of_links)
 
     async def exists(self, path: str) -> bool:
         """Return whether the path exists in its sandbox. A prefix always exists."""
@@ -306,6 +317,12 @@ class CompositeSandbox:
     def _places_below(self, names: Names) -> list[_Place]:
         below = (prefix for prefix in self._prefixes_below(names) if prefix != names)
         return [_Place(sandbox=self._routes[prefix], prefix=prefix, names=()) for prefix in below]
+
+
+async def _end_of_links(place: _Place) -> str | None:
+    find: Callable[[str], Awaitable[str | None]] | None = getattr(place.sandbox, "leads_to", None)
+    end = None if find is None else await find(place.path)
+    return end if end is None or end.startswith("/") else place.outside(end)
 
 
 async def _upload(file: FileBytes, place: _Place) -> Transfer:

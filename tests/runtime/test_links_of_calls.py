@@ -5,6 +5,7 @@ import pytest
 from agentrail import plugins as p
 from agentrail.events import ToolExecutionEnd
 from agentrail.plugins import Permissions
+from agentrail.sandboxes.composite import CompositeSandbox
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.tools import builtin
@@ -32,8 +33,8 @@ def place(tmp_path):
     return tmp_path / "work"
 
 
-async def results_of(supervisor, place, *wanted, plugins=((Permissions, RULES),)):
-    sandbox = LocalSandbox(place)
+async def results_of(supervisor, place, *wanted, plugins=((Permissions, RULES),), sandbox=None):
+    sandbox = sandbox or LocalSandbox(place)
     session = await supervisor.start_session(
         model=ScriptedModel([calls(*wanted), says("done")]),
         tools=builtin("read_file", "write_file", "list_dir"),
@@ -76,6 +77,17 @@ async def test_what_a_link_leads_to_is_denied_with_it(supervisor, place):
     assert "call it again with that path" in found[4].text
     assert not any("SECRET" in one.text for one in found[:5])
     assert not (place / "private/new").exists()
+
+
+async def test_links_below_a_prefix_are_followed_too(supervisor, place, tmp_path):
+    """A rule of a path names the composite's places, whichever sandbox has the file."""
+    (tmp_path / "empty").mkdir()
+    sandbox = CompositeSandbox(LocalSandbox(tmp_path / "empty"), {"/docs/": LocalSandbox(place)})
+    rules = {**RULES, "deny": ["read_file(*.pem)", "read_file(./docs/private/**)"]}
+    wanted = [read(f"docs/{name}") for name in ("p.txt", "d/x", "k.txt", "open.txt")]
+    found = await results_of(supervisor, place, *wanted, plugins=((Permissions, rules),), sandbox=sandbox)
+    assert [one.is_error for one in found] == [True] * 3 + [False], found
+    assert "'docs/d/x' leads to" in found[1].text
 
 
 class Broken(p.Plugin[str]):

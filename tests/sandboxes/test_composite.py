@@ -4,8 +4,10 @@ import pytest
 import trio
 
 from agentrail.abc import ExecuteOptions, FileBytes, GrepOptions
+from agentrail.abc.secret import Secret
 from agentrail.errors import OptionError
 from agentrail.sandboxes.composite import CompositeSandbox
+from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.memory import MemorySandbox
 
 
@@ -138,3 +140,41 @@ async def test_all_are_closed_even_if_one_of_them_cannot_be(is_cancelled):
         with pytest.raises(OSError, match="the connection was lost"):
             await whole.aclose()
     assert closed == ["first", "broken", "last"]
+
+
+async def test_links_are_followed_in_the_sandbox_of_a_path(tmp_path):
+    """A relative end begins with the prefix, an absolute one stays, and a sandbox without links has no end."""
+    for folder in ("first", "other"):
+        (tmp_path / folder / "private").mkdir(parents=True)
+        (tmp_path / folder / "private/x").touch()
+        (tmp_path / folder / "link").symlink_to("private")
+        (tmp_path / folder / "out").symlink_to("/etc/hostname")
+    first, other = (LocalSandbox(tmp_path / folder) for folder in ("first", "other"))
+    sandbox = CompositeSandbox(first, {"/other/": other, "/notes/": MemorySandbox({"n": "text"})})
+    ends = {
+        path: await sandbox.leads_to(path)
+        for path in ("link/x", "other/link/x", "/other/out", "other/private/x", "notes/n", "other/../link")
+    }
+    await sandbox.aclose()
+    assert ends == {
+        "link/x": "private/x",
+        "other/link/x": "other/private/x",
+        "/other/out": "/etc/hostname",
+        "other/private/x": None,
+        "notes/n": None,
+        "other/../link": None,
+    }
+
+
+def test_the_secrets_of_all_are_held():
+    """Those of the default, then those below prefixes."""
+
+    class Keyed(MemorySandbox):
+        def __init__(self, *secrets):
+            super().__init__()
+            self.secrets = secrets
+
+    whole = CompositeSandbox(
+        Keyed("one", Secret("two")), {"/a/": MemorySandbox(), "/b/": CompositeSandbox(Keyed("three"), {})}
+    )
+    assert whole.secrets == ("one", "two", "three")
