@@ -468,9 +468,8 @@ class Core:
         """Handle a child that was up and now starts running, or never will. Its starter continues after its first step."""
         held, run.held = run.held, None
         to = None if held is None else self._requests.get(held.request_id)
-        if (
-            held is not None and to is not None and to.is_open
-        ):  # otherwise its `RequestCancelled` finds the held answer
+        # If it is closed, its `RequestCancelled` finds the held answer.
+        if held is not None and to is not None and to.is_open:
             del self._held[held.request_id], self._requests[held.request_id]
             to.reply(held.outcome)
 

@@ -110,9 +110,8 @@ class Builder:
         self._skills: SkillSet | None = None
         self.faults: list[ConfigFault] = []
         self._settings = settings
-        for module, folder in modules_of(
-            settings
-        ):  # the modules of all agents, so that tools cannot write them from now on
+        # The modules of all agents, so that tools cannot write them from now on.
+        for module, folder in modules_of(settings):
             with suppress(OptionError):  # reported when the module is imported
                 NAMED_MODULES.admit(NAMED_MODULES.trace(module, folder))
         self._found: dict[tuple[str, str], Any] = {}
@@ -144,9 +143,8 @@ class Builder:
             values.pop("tools", None)
         options = self._options(values)
         shared = self._settings.defaults.get("plugins")
-        if (
-            shared is not None and "plugins" in agent.values
-        ):  # naming one more plugin does not drop the guards of all agents
+        # Naming one more plugin does not drop the guards of all agents.
+        if shared is not None and "plugins" in agent.values:
             options["plugins"] = (*self._plugins(shared), *options.get("plugins", ()))
         listed = values.get("agents")
         below = [self._below(one.value, agent) for one in (() if listed is None else listed.value)]

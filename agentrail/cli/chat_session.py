@@ -366,9 +366,8 @@ class Chat:
         stays: bool | None = None
         with trio.move_on_after(_ANSWER_SECONDS) as waiting:
             async with trio.open_nursery() as nursery:
-                if (
-                    self.desk.asks_twice
-                ):  # elsewhere Ctrl-C is a signal, and a line already read cannot be put back
+                if self.desk.asks_twice:
+                    # Elsewhere Ctrl-C is a signal, and a line already read cannot be put back.
                     nursery.start_soon(self._read_ahead, waiting)
                 stays = await self._take(line)
                 nursery.cancel_scope.cancel(reason="it was taken")
@@ -591,9 +590,8 @@ async def hold(order: ChatOrder, stage: ChatStage) -> tuple[Exit, ChatOrder | No
 async def _with_files(order: ChatOrder, tell: Say) -> ChatOrder:
     """Read the configuration files unless already read, and first report an untrusted project."""
     is_resumed = order.keeping.resume is not None and order.connect is None
-    if (
-        order.files is None or is_resumed
-    ):  # the session's working directory decides which files apply; they are read once it is found
+    if order.files is None or is_resumed:
+        # The session's working directory decides which files apply: they are read once it is found.
         return order
     setup = read_setup(order.files, order.agent, order.choices.cwd, coding=order.coding)
     order = evolve(order, files=None, setup=setup)

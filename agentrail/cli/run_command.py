@@ -221,9 +221,8 @@ async def _run_cycle(
 async def _decide(order: Order, session: Session, event: Event, printer: _Printer) -> None:
     """Answer a request for the user: without a user, it would wait indefinitely."""
     event = innermost(event)
-    with contextlib.suppress(
-        InteractionError, SessionDown
-    ):  # it was decided meanwhile, for example by a deadline
+    # It may have been decided meanwhile, for example by a deadline.
+    with contextlib.suppress(InteractionError, SessionDown):
         match event:
             case ApprovalRequired(approval=asked) if is_pre_approved(asked.tool, order.approve):
                 await session.approve(asked.id)

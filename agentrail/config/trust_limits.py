@@ -109,9 +109,8 @@ class _Narrowing:
                 continue
             values = self.options(agent.values)
             base = agent.values.get("base")
-            if (
-                base is not None and "description" not in values
-            ):  # the removed base provided a description, and other agents choose by it
+            # The removed base provided a description, and other agents choose by it.
+            if base is not None and "description" not in values:
                 values["description"] = attrs.evolve(
                     base, value=f"The agent {name!r} of a project that is not trusted yet."
                 )

@@ -94,9 +94,8 @@ class Hub:
                         self._subscription = subscription
                         self._is_level.set()
                         await self._follow(subscription)
-                except (
-                    SessionDown
-                ) as error:  # it ended before; a reader that wants the rest of it reports how
+                except SessionDown as error:
+                    # It ended before. A reader that wants the rest of it reports how.
                     self._end("shutdown" if isinstance(error, SessionRested) else "session_ended")
                 except AgentrailError as error:  # for example an unreadable journal
                     self._break(error)

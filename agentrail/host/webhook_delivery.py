@@ -368,9 +368,8 @@ class WebhookDelivery:
             # A boundary: a failing receiver or operator function does not affect others.
             except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
                 raise_what_travels(raised)
-                if not isinstance(
-                    raised, OSError | httpx.HTTPError | AddressRefused
-                ):  # a bug of ours or of an operator's function
+                if not isinstance(raised, OSError | httpx.HTTPError | AddressRefused):
+                    # A bug of ours or of an operator's function.
                     LOGGER.warning("webhook %s could not be sent: %s", message.id, describe_bug(raised))
                 answer = TryAnswer(why=why_not(raised), is_refused=isinstance(raised, AddressRefused))
         return answer

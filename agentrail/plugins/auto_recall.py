@@ -48,9 +48,8 @@ class AutoRecall(Plugin[Recalled]):
     def look(self, event: BeforePrompt, state: Recalled, ctx: Context) -> Action[Recalled]:
         """Look up memories about the prompt. The prompt waits for the answer."""
         state = attrs.evolve(state, shown="")
-        if (
-            ctx.prompt_mode != "full" or not event.text.strip()
-        ):  # a session that works for another session starts empty
+        # A session that works for another session starts empty.
+        if ctx.prompt_mode != "full" or not event.text.strip():
             return Continue(state)
         return Request(Search(query=event.text, max_entries=state.limit), "found", state, wait=True)
 

@@ -197,9 +197,8 @@ def may_be(rule: CommandPattern, words: tuple[str, ...]) -> bool:
         return rule.has_tail
     if len(words) > 1 and len(rule.words) > 1:
         second, wanted = words[1], rule.words[1]
-        if (
-            second != wanted and second.isalnum() and "*" not in wanted
-        ):  # fast path: this distinguishes most rules, and a word of letters is not an option
+        # Fast path: this distinguishes most rules, and a word of letters is not an option.
+        if second != wanted and second.isalnum() and "*" not in wanted:
             return False
     places = places_after(words, rule.words, _may_be_word)
     return bool(places) if rule.has_tail else len(words) in places

@@ -323,15 +323,9 @@ def _uncovered(row: StarRow, words: tuple[str, ...], patterns: set[int]) -> Iter
                 yield word
             if words[1] in _GIT_REMOTES and _TRANSPORT.search(word):
                 yield word
-            if words[1] == "diff" and _leads_out(
-                word
-            ):  # git compares the contents of such files, as with --no-index
+            # Git compares the contents of files outside of the working directory, as with --no-index.
+            if words[1] == "diff" and (word.startswith("/") or ".." in word.split("/")):
                 yield word
-
-
-def _leads_out(word: str) -> bool:
-    """Whether a name may refer to a file outside of the working directory."""
-    return word.startswith("/") or ".." in word.split("/")
 
 
 def _is_uncovered_option(row: StarRow, word: str) -> bool:

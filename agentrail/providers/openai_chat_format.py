@@ -153,7 +153,7 @@ class _Slot:
         self.name = ""
         self.wire_id = ""
         self.arguments = JsonEnd()
-        self.is_malformed = False  # its arguments have ended, and are no JSON whatever follows
+        self.is_malformed = False  # its arguments have ended, and no further text makes them JSON
 
 
 class ChatStream(VendorReader):

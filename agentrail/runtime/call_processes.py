@@ -95,9 +95,8 @@ class Processes:
                     await trio.sleep_forever()
         except ProcessRefused as refusal:
             opened.refusal = refusal
-        except (
-            PortCrashed
-        ) as crashed:  # while it opens it is an answer, and at its end no caller waits for it
+        except PortCrashed as crashed:
+            # While it opens this is an answer, and at its end no caller waits for it.
             opened.refusal = ProcessRefused(crashed.error.message, code=crashed.error.code)
         finally:
             opened.is_open.set()

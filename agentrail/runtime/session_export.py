@@ -188,7 +188,8 @@ def render_markdown(messages: tuple[Message, ...], *, content: bool = True) -> s
         said = "".join(block.text for block in message.content if isinstance(block, Text))
         calls = [block for block in message.content if isinstance(block, ToolCall)]
         parts.append(f"## {who}" + (f"\n\n{said}" if said else ""))
-        parts += [f"**Calls {one.name}**\n\n{_quoted(_arguments_of(one))}" for one in calls]
+        given = [msgspec.json.encode(one.arguments, enc_hook=dict).decode() for one in calls]
+        parts += [f"**Calls {one.name}**\n\n{_quoted(text)}" for one, text in zip(calls, given, strict=True)]
     return "\n\n".join(parts) + "\n" if parts else ""
 
 
@@ -204,7 +205,3 @@ def _size_in_markdown(message: Message) -> str:
 
 def _quoted(text: str) -> str:
     return "\n".join(f"> {line}" for line in text.split("\n"))
-
-
-def _arguments_of(call: ToolCall) -> str:
-    return msgspec.json.encode(call.arguments, enc_hook=dict).decode()

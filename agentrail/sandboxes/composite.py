@@ -134,7 +134,12 @@ class CompositeSandbox:
 
     async def leads_to(self, path: str) -> str | None:
         """Return a path's target through links, as its sandbox sees it: relative to this root, or absolute outside."""
-        return await self._at(lambda error: None, path, _end_of_links)
+        place = self._place_of(path)
+        if isinstance(place, Refusal) or (find := getattr(place.sandbox, "leads_to", None)) is None:
+            await trio.lowlevel.checkpoint()
+            return None
+        end: str | None = await find(place.path)
+        return end if end is None or end.startswith("/") else place.outside(end)
 
     async def exists(self, path: str) -> bool:
         """Return whether the path exists in its sandbox. A prefix always exists."""
@@ -317,12 +322,6 @@ class CompositeSandbox:
     def _places_below(self, names: Names) -> list[_Place]:
         below = (prefix for prefix in self._prefixes_below(names) if prefix != names)
         return [_Place(sandbox=self._routes[prefix], prefix=prefix, names=()) for prefix in below]
-
-
-async def _end_of_links(place: _Place) -> str | None:
-    find: Callable[[str], Awaitable[str | None]] | None = getattr(place.sandbox, "leads_to", None)
-    end = None if find is None else await find(place.path)
-    return end if end is None or end.startswith("/") else place.outside(end)
 
 
 async def _upload(file: FileBytes, place: _Place) -> Transfer:

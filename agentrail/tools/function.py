@@ -87,9 +87,8 @@ def to_outcome(name: str, value: object) -> ToolOutcome:
     """
     if type(value) is str:
         return Ok(text=value or NO_OUTPUT)
-    if (
-        type(value) is int and value in _INT64
-    ):  # before the match, whose check for mappings is ten times slower
+    # Before the match, whose check for mappings is ten times slower.
+    if type(value) is int and value in _INT64:
         return Ok(text=str(value))
     match value:
         case ToolUpdate(changes=changes, text=text, details=details):

@@ -84,9 +84,8 @@ def confine() -> None:
         signal.signal(signal.SIGXCPU, _give_up)
     sys.addaudithook(_refuse)
     if sys.platform == "linux":
-        with contextlib.suppress(
-            Exception
-        ):  # an old kernel, or a sandbox around us refuses: the hook still applies
+        # An old kernel, or a sandbox around us, may refuse: the hook still applies.
+        with contextlib.suppress(Exception):
             _filter_calls()
 
 

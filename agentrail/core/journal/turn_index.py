@@ -137,9 +137,8 @@ def past_turns(steps: Iterable[Walked]) -> tuple[PastTurn, ...]:
             found.append(PastTurn(number=number, record=record, asked=prompt, said=said))
             standing.end_turn(record)
             said = ""
-        if (
-            walked.record.kind == REWOUND
-        ):  # after the end of a turn that it cut off, which then does not count
+        if walked.record.kind == REWOUND:
+            # After the end of a turn that it cut off, which then does not count.
             standing.go_back(walked.record)
         running = now
     counting = standing.turns()

@@ -659,9 +659,8 @@ def _put_aside(step: StepContext, phase: Phase, signal: signals.StepCrashed) -> 
     step.data.quarantined += 1
     step.publish(SignalQuarantined(signal_kind=signal.signal_kind, error=signal.error))
     step.refuse(signal.asked_by, InternalError(signal.error.message))
-    if (
-        signal.signal_kind == signals.Recovered.__name__
-    ):  # no task works on open effects: same as after a crash
+    if signal.signal_kind == signals.Recovered.__name__:
+        # No task works on open effects: same as after a crash.
         incarnation = step.data.incarnation + 1
         why = signals.Restarted(at_ms=signal.at_ms, reason=signal.error.message, incarnation=incarnation)
         return teardown.restarted(step, why)

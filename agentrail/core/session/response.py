@@ -166,9 +166,8 @@ def _try_again(
     cycle = step.cycle
     if phase is Phase.STREAMING:
         step.publish(StreamError(error=error, attempt=cycle.attempts.number, discarded=True))
-    if (
-        step.stream.model != model_of(step.data).model
-    ):  # another model was chosen meanwhile, and it has not failed yet
+    if step.stream.model != model_of(step.data).model:
+        # Another model was chosen meanwhile, and it has not failed yet.
         number = cycle.attempts.number + 1
         step.data.cycle = replace(cycle, attempts=Attempts(number=number))
         if step.data.semantics > 1:

@@ -306,9 +306,8 @@ def _break_off(
     if cycle is not None:
         interactions.end_wait(step, "abort" if step.data.stopping is None else "stop")
         close_cycle(step, "aborted", reason=reason)
-    elif has_listeners(
-        step, AfterTurn
-    ):  # without a cycle there is nothing to review, but plugins are notified of every abort
+    elif has_listeners(step, AfterTurn):
+        # Without a cycle there is nothing to review, but plugins are notified of every abort.
         after_turn(step, "aborted", reason=reason)
     step.publish(AgentAbort(reason=reason, ref=ref))
     for asker in askers:

@@ -534,9 +534,8 @@ def decode_strictly(text: str) -> JsonValue:
 def _may_be_infinite(text: str) -> bool:
     if ("e" in text or "E" in text) and _LARGE_EXPONENT.search(text):
         return True
-    for place in range(
-        _MANY_DIGITS - 1, len(text), _MANY_DIGITS
-    ):  # so many consecutive digits cover one of these
+    # Each run of so many digits covers one of these places.
+    for place in range(_MANY_DIGITS - 1, len(text), _MANY_DIGITS):
         found = _DIGITS.match(text, place, place + _MANY_DIGITS)
         if found:
             before = text[place - _MANY_DIGITS + 1 : place]

@@ -246,9 +246,8 @@ _signals: Final[msgspec.json.Decoder[Any]] = decoder_of(
 def _read(text: bytes | str) -> object:
     try:
         return _documents.decode(text)
-    except (
-        msgspec.ValidationError
-    ) as error:  # a number too large for a float, and msgspec does not report where
+    except msgspec.ValidationError as error:
+        # A number is too large for a float, and msgspec does not report where.
         message = f"{str(error).partition(' - at ')[0]} - at `{_place_of_fault(text)}`"
         raise msgspec.ValidationError(message) from error
 
@@ -286,9 +285,8 @@ _encoder: Final = msgspec.json.Encoder(enc_hook=_plain)
 def _encode(value: Struct) -> bytes:
     try:
         return _encoder.encode(value)
-    except (
-        UnicodeEncodeError
-    ):  # a lone surrogate, which some models write as an escape, and UTF-8 cannot represent
+    except UnicodeEncodeError:
+        # A lone surrogate, which some models write as an escape, and UTF-8 cannot represent.
         return _encoder.encode(mended(msgspec.to_builtins(value, enc_hook=_plain)))
 
 

@@ -281,9 +281,8 @@ class _SetOf(Row):
         items: list[Any] = super().encode(value, table)
         try:
             return sorted(items, key=written)
-        except (
-            UnicodeEncodeError
-        ):  # half of a surrogate pair: the whole document fails to encode, and reports it
+        except UnicodeEncodeError:
+            # Half of a surrogate pair: the whole document fails to encode, and reports it.
             return items
 
 

@@ -463,10 +463,6 @@ _PATHS: Final = (
 """Method and path of REST, the method of the protocol, and its parameters in the query."""
 
 
-def _encode_error(wrap: _Wrap, answer: ErrorAnswer) -> bytes:
-    return encode_plain(wrap({"error": answer}))
-
-
 def _route(method: str, path: str, name: str, query: str) -> CallRoute:
     is_sent = name.startswith("Send") or not name
     is_stream = name in ("SendStreamingMessage", "SubscribeToTask", "")
@@ -487,7 +483,7 @@ def _route(method: str, path: str, name: str, query: str) -> CallRoute:
         replies={} if name and is_stream else {200: A2aObject},
         refusals=_REFUSALS,
         asks_plugins=is_sent,
-        encode_error=partial(_encode_error, wrap),
+        encode_error=lambda answer: encode_plain(wrap({"error": answer})),
         error_reply=A2aObject,
     )
 

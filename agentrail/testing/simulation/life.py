@@ -373,9 +373,8 @@ def hearing(log: LifeLog) -> Iterator[None]:
     before = _LOGGER.handlers, _LOGGER.propagate
     _LOGGER.handlers, _LOGGER.propagate = [_Writer(log)], False
     try:
-        with wrapped(
-            [(logs, "_structlog_set_up", lambda _: lambda: None)]
-        ):  # the program's own log is not read
+        # The program's own log is not read.
+        with wrapped([(logs, "_structlog_set_up", lambda _: lambda: None)]):
             yield
     finally:
         _LOGGER.handlers, _LOGGER.propagate = before

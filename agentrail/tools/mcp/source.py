@@ -422,9 +422,8 @@ class McpSource:
 def describe_loss(error: BaseException) -> str:
     """Describe what ended a life: the leaves of groups in groups, in one line."""
     found = leaves(error)
-    said = [
-        one for one in found if isinstance(one, BadServer)
-    ] or found  # callers of the library fail only in consequence
+    # Callers of the library fail only in consequence.
+    said = [one for one in found if isinstance(one, BadServer)] or found
     return in_one_line(" ".join("; ".join(dict.fromkeys(map(_describe, said))).split()), _MAX_REASON)
 
 
