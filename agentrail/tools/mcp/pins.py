@@ -106,7 +106,7 @@ def _read(path: Path) -> dict[str, Pins]:
 def _write(path: Path, kept: Mapping[str, Pins]) -> None:
     file = _File(version=_VERSION, servers={name: dict(sorted(pins.items())) for name, pins in kept.items()})
     data = (json.dumps(msgspec.to_builtins(file), indent=2) + "\n").encode()
-    if len(data) > MAX_PINS_BYTES:  # nobody could read it again, and all servers would be without their tools
+    if len(data) > MAX_PINS_BYTES:  # it could not be read again, and all servers would be without their tools
         raise OptionError(
             [f"{path} would have more than {MAX_PINS_BYTES >> 20} MiB: it cannot hold these tools"]
         )
