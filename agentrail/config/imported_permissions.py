@@ -135,11 +135,9 @@ class _SettingsReader:
         return self._places.get(written, _AT_START)[0][1]
 
     def _next_line(self, written: str) -> int:
-        """Return the line of a text after the one before, or that one's."""
-        places = self._places.get(written, [])
-        at = bisect_right(places, self._seen)
-        if at < len(places):
-            self._seen = places[at]
+        """Return the line of the next rule. Rules of a list come one after another, below its key."""
+        places = self._places[written]
+        self._seen = places[bisect_right(places, self._seen)]
         return self._seen[1]
 
     def _note(self, path: ConfigPath, line: int, said: str) -> None:
