@@ -7,6 +7,7 @@ import struct
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from operator import attrgetter
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar, cast
 
 import psycopg
@@ -86,6 +87,11 @@ def byteas(values: Sequence[bytes]) -> ByteaArray:
 
 def texts(values: Iterable[str]) -> ByteaArray:
     return byteas([one.encode() for one in values])
+
+
+def columns(rows: Sequence[object], **kinds: Callable[[list[Any]], bytes]) -> tuple[bytes, ...]:
+    """Pack attributes of rows, each as an array of its kind, in this order."""
+    return tuple([pack([*map(attrgetter(name), rows)]) for name, pack in kinds.items()])
 
 
 class Connector:

@@ -6,7 +6,7 @@ from typing import Final
 
 from agentrail.abc.store import Erasure, StoredSession
 from agentrail.core.journal.erasure import closing_record, erased_record, is_erased
-from agentrail.core.journal.record import ERASED, Record
+from agentrail.core.journal.record import ERASED
 from agentrail.core.journal.session_owner import NO_OWNER
 from agentrail.errors import StillNeeded
 from agentrail.messages import SessionId
@@ -18,7 +18,7 @@ from agentrail.stores.append_rules import (
     check_trim_has_snapshot,
     checked_root,
 )
-from agentrail.stores.postgres_connections import PostgresConnection, bigints, byteas, texts
+from agentrail.stores.postgres_connections import PostgresConnection, bigints, byteas, columns, texts
 from agentrail.stores.postgres_rows import fetch_records, fetch_snapshots, known, run_statement
 from agentrail.stores.postgres_writes import fetch_nodes, lock_trees, put_records, server_now_ms
 
@@ -139,21 +139,11 @@ def _erase_records(connection: PostgresConnection, one: StoredSession, why: str)
     after, count = one.first_seq - 1, 0
     while page := fetch_records(connection, one.scope, one.session, after, _PAGE):
         changed = [erased_record(record, why) for record in page if record.kind != ERASED]
-        run_statement(
-            connection, _ERASE_RECORDS, *_pack_erased(changed), one.scope.encode(), one.session.encode()
-        )
+        values = columns(changed, seq=bigints, kind=texts, does=texts, body=byteas)
+        run_statement(connection, _ERASE_RECORDS, *values, one.scope.encode(), one.session.encode())
         count += len(changed)
         after = page[-1].seq
     return count
-
-
-def _pack_erased(records: Sequence[Record]) -> tuple[object, ...]:
-    return (
-        bigints([one.seq for one in records]),
-        texts(one.kind for one in records),
-        texts(one.does for one in records),
-        byteas([one.body for one in records]),
-    )
 
 
 # --- trimming

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from agentrail.abc.store import Beat, Heartbeats, Node, OwedRow, SharedDraw, StoredSession
 from agentrail.messages import SessionId
 from agentrail.stores.append_rules import FORGET_NODE_MS, draw_allowance
-from agentrail.stores.postgres_connections import PostgresConnection, bigints, byteas, texts
+from agentrail.stores.postgres_connections import PostgresConnection, bigints, byteas, columns, texts
 from agentrail.stores.postgres_rows import (
     NODE_COLUMNS,
     SESSION_COLUMNS,
@@ -211,14 +211,8 @@ def change_rows(
     """Insert and delete rows, in a transaction of the caller."""
     rows = list({(row.kind, row.id): row for row in put}.values())
     if rows:
-        run_statement(
-            connection,
-            _PUT_OWED,
-            texts(row.kind for row in rows),
-            texts(row.id for row in rows),
-            byteas([row.body for row in rows]),
-            texts(row.node for row in rows),
-        )
+        values = columns(rows, kind=texts, id=texts, body=byteas, node=texts)
+        run_statement(connection, _PUT_OWED, *values)
     if drop:
         run_statement(
             connection, _DROP_OWED, texts(kind for kind, _ in drop), texts(name for _, name in drop)

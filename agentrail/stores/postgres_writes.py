@@ -27,7 +27,14 @@ from agentrail.stores.append_rules import (
     resets_deaths,
     takeover_record,
 )
-from agentrail.stores.postgres_connections import LostRaceError, PostgresConnection, bigints, byteas, texts
+from agentrail.stores.postgres_connections import (
+    LostRaceError,
+    PostgresConnection,
+    bigints,
+    byteas,
+    columns,
+    texts,
+)
 from agentrail.stores.postgres_nodes import END_CLAIM, run_named
 from agentrail.stores.postgres_rows import (
     NODE_COLUMNS,
@@ -47,14 +54,8 @@ from agentrail.stores.postgres_rows import (
 
 def pack_records(records: Sequence[Record]) -> PostgresRow:
     """Return the arrays of `seq, at_ms, kind, body, does, events, hash`."""
-    return (
-        bigints([one.seq for one in records]),
-        bigints([one.at_ms for one in records]),
-        texts(one.kind for one in records),
-        byteas([one.body for one in records]),
-        texts(one.does for one in records),
-        bigints([one.events for one in records]),
-        byteas([one.hash for one in records]),
+    return columns(
+        records, seq=bigints, at_ms=bigints, kind=texts, body=byteas, does=texts, events=bigints, hash=byteas
     )
 
 
@@ -65,10 +66,8 @@ SELECT * FROM unnest(%b, %b, %b, %b, %b, %b, %b, %b, %b, %b)
 
 
 def put_records(connection: PostgresConnection, records: Sequence[Record]) -> None:
-    keys = (texts(one.scope for one in records), texts(one.session for one in records))
-    run_statement(
-        connection, _PUT_RECORDS, *keys, bigints([one.epoch for one in records]), *pack_records(records)
-    )
+    keys = columns(records, scope=texts, session=texts, epoch=bigints)
+    run_statement(connection, _PUT_RECORDS, *keys, *pack_records(records))
 
 
 # --- openings
@@ -211,19 +210,13 @@ def _pack_advances(order: Sequence[int], appends: Sequence[Append]) -> PostgresR
     standings = [one.standing for one in some]
     return (
         bigints(order),
-        texts(one.scope for one in firsts),
-        texts(one.session for one in firsts),
+        *columns(firsts, scope=texts, session=texts),
         bigints([one.seq - 1 for one in firsts]),
-        bigints([one.epoch for one in firsts]),
-        bigints([one.seq for one in lasts]),
-        byteas([one.hash for one in lasts]),
-        bigints([one.events for one in lasts]),
-        bigints([one.is_working for one in standings]),
-        bigints([one.has_ended for one in standings]),
-        bigints([one.waits_for for one in standings]),
-        bigints([one.due_at_ms for one in standings]),
-        texts(one.title for one in standings),
-        bigints([one.codec for one in some]),
+        *columns(firsts, epoch=bigints),
+        *columns(lasts, seq=bigints, hash=byteas, events=bigints),
+        *columns(standings, is_working=bigints, has_ended=bigints, waits_for=bigints),
+        *columns(standings, due_at_ms=bigints, title=texts),
+        *columns(some, codec=bigints),
         bigints([resets_deaths(one.records) for one in some]),
     )
 
@@ -371,18 +364,10 @@ def _taken_over(
 
 def _own(connection: PostgresConnection, sessions: Sequence[StoredSession]) -> None:
     nodes = texts(one.node for one in sessions)
-    run_statement(
-        connection,
-        _OWN,
-        nodes,
-        nodes,
-        texts(one.scope for one in sessions),
-        texts(one.session for one in sessions),
-        bigints([one.tail.seq for one in sessions]),
-        bigints([one.tail.epoch for one in sessions]),
-        byteas([one.tail.hash for one in sessions]),
-        bigints([one.written_at_ms for one in sessions]),
-    )
+    keys = columns(sessions, scope=texts, session=texts)
+    tails = columns([one.tail for one in sessions], seq=bigints, epoch=bigints, hash=byteas)
+    written = columns(sessions, written_at_ms=bigints)
+    run_statement(connection, _OWN, nodes, nodes, *keys, *tails, *written)
 
 
 def release_tree(connection: PostgresConnection, node: str, scope: str, root: str) -> None:
