@@ -5,12 +5,13 @@ from typing import Final, TypeAlias
 
 import trio
 from attrs import frozen
+from msgspec.structs import replace
 
 from agentrail.actors.tree_report import TreeNode
 from agentrail.host.plugin_chain import HookRunner, PluginOrder
 from agentrail.host.row_sources import TakenRows
 from agentrail.runtime.health import PluginUse
-from agentrail.runtime.hook_times import HookCount, LastFailure, PluginTally
+from agentrail.runtime.hook_times import PluginTally
 from agentrail.runtime.session_clock import ms_of
 from agentrail.runtime.session_reports import SessionReport
 from agentrail.runtime.session_rows import first_words_of, title_of
@@ -19,7 +20,6 @@ from agentrail.runtime.tool_sources import SOURCE_FLAGS, RunningSource, SourceId
 from agentrail.structs import picked_fields
 from agentrail.wire.inspection_rows import (
     ExitNote,
-    FailureNote,
     HookRow,
     Intensity,
     PluginRow,
@@ -215,21 +215,20 @@ def _row_of_host(order: PluginOrder, hooks: HookRunner, place: int) -> PluginRow
         failures=hooks.failures.get(plugin.name, 0),
         stuck_hook=hooks.stuck.get(plugin.name),
         stuck_at_ms=None if since is None else ms_of(since),
-        last_failure=_note_of(hooks.tally.last_failure_of(plugin.name)),
+        last_failure=hooks.tally.last_failure_of(plugin.name),
     )
 
 
 def hook_rows(tally: PluginTally, plugin: str, having: list[str]) -> tuple[HookRow, ...]:
     counted = {one.hook: one for one in tally.hooks_of(plugin)}
     return tuple([
-        _hook_row(counted.get(hook) or HookCount(hook=hook, calls=0, failures=0, p50_ms=0.0, p99_ms=0.0))
+        _rounded(counted.get(hook) or HookRow(hook=hook, calls=0, failures=0, p50_ms=0.0, p99_ms=0.0))
         for hook in having
     ])  # fmt: skip
 
 
-def _hook_row(one: HookCount) -> HookRow:
-    counts = picked_fields(one, "hook", "calls", "failures")
-    return HookRow(**counts, p50_ms=round(one.p50_ms, 4), p99_ms=round(one.p99_ms, 4))
+def _rounded(one: HookRow) -> HookRow:
+    return replace(one, p50_ms=round(one.p50_ms, 4), p99_ms=round(one.p99_ms, 4))
 
 
 def _row_of_session(one: PluginUse) -> PluginRow:
@@ -237,14 +236,8 @@ def _row_of_session(one: PluginUse) -> PluginRow:
         key=f"session:{one.name}",
         name=one.name,
         kind="session",
-        hooks=tuple([_hook_row(hook) for hook in one.hooks]),
+        hooks=tuple(map(_rounded, one.hooks)),
         failures=sum(hook.failures for hook in one.hooks),
         sessions=one.sessions,
-        last_failure=_note_of(one.last_failure),
-    )
-
-
-def _note_of(failure: LastFailure | None) -> FailureNote | None:
-    return (
-        None if failure is None else FailureNote(hook=failure.hook, words=failure.words, at_ms=failure.at_ms)
+        last_failure=one.last_failure,
     )

@@ -9,11 +9,11 @@ from agentrail.errors import AgentrailError, Authentication, ModelNotFound
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.runtime.arguments import fault_of, refuse
-from agentrail.runtime.hook_times import HookCount, LastFailure
 from agentrail.runtime.session_keys import fault_of_scope
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.runtime.session_reports import SessionReport
 from agentrail.runtime.shared_resources import Shared
+from agentrail.wire.inspection_rows import FailureNote, HookRow
 
 LOGGER: Final = Logger("agentrail.runtime")
 
@@ -32,8 +32,8 @@ class PluginUse:
 
     name: str
     sessions: int
-    hooks: tuple[HookCount, ...]
-    last_failure: LastFailure | None
+    hooks: tuple[HookRow, ...]
+    last_failure: FailureNote | None
 
 
 @frozen(kw_only=True)

@@ -6,7 +6,9 @@ from collections import defaultdict
 from functools import partial
 from typing import Final
 
-from attrs import define, field, frozen
+from attrs import define, field
+
+from agentrail.wire.inspection_rows import FailureNote, HookRow
 
 MAX_NAMES: Final = 200
 """Maximum number of plugins counted separately in one scope. Others are counted together, because a caller may invent names."""
@@ -48,37 +50,6 @@ class Durations:
         return 0.0
 
 
-@frozen(kw_only=True)
-class HookCount:
-    """Statistics of one hook of one plugin.
-
-    Attributes:
-        hook: Its name.
-        p50_ms: Median duration in milliseconds. At most 9 % too high.
-        p99_ms: 99th percentile in milliseconds.
-    """
-
-    hook: str
-    calls: int
-    failures: int
-    p50_ms: float
-    p99_ms: float
-
-
-@frozen(kw_only=True)
-class LastFailure:
-    """The last failure of a plugin.
-
-    Attributes:
-        words: The exception, on one line, without secrets.
-        at_ms: Time, in milliseconds since 1970.
-    """
-
-    hook: str
-    words: str
-    at_ms: int
-
-
 @define(eq=False)
 class _Hook(Durations):
     failures: int = 0
@@ -87,7 +58,7 @@ class _Hook(Durations):
 @define(eq=False)
 class PluginTally:
     _hooks: dict[str, dict[str, _Hook]] = field(factory=dict)
-    _last: dict[str, LastFailure] = field(factory=dict)
+    _last: dict[str, FailureNote] = field(factory=dict)
 
     def note(self, plugin: str, hook: str, seconds: float) -> None:
         try:
@@ -99,15 +70,15 @@ class PluginTally:
     def note_failure(self, plugin: str, hook: str, words: str, at_ms: int) -> None:
         self._hook(plugin, hook).failures += 1
         name = plugin if plugin in self._hooks else OTHERS
-        self._last[name] = LastFailure(hook=hook, words=words[:MAX_FAILURE_WORDS], at_ms=at_ms)
+        self._last[name] = FailureNote(hook=hook, words=words[:MAX_FAILURE_WORDS], at_ms=at_ms)
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._hooks)
 
-    def hooks_of(self, plugin: str) -> tuple[HookCount, ...]:
+    def hooks_of(self, plugin: str) -> tuple[HookRow, ...]:
         return tuple([
-            HookCount(
+            HookRow(
                 hook=name,
                 calls=one.count,
                 failures=one.failures,
@@ -117,7 +88,7 @@ class PluginTally:
             for name, one in self._hooks.get(plugin, {}).items()
         ])  # fmt: skip
 
-    def last_failure_of(self, plugin: str) -> LastFailure | None:
+    def last_failure_of(self, plugin: str) -> FailureNote | None:
         return self._last.get(plugin)
 
     def _hook(self, plugin: str, hook: str) -> _Hook:
