@@ -9,7 +9,7 @@ from zlib import crc32
 from attrs import define, field, frozen
 
 from agentrail.core.policy.budget import Bound, Ledger
-from agentrail.core.protocol.effects import PromptAgent, Publish, RunTool, SpawnChild, StartAgent, StartStream
+from agentrail.core.protocol.effects import PromptAgent, RunTool, SpawnChild, StartAgent, StartStream
 from agentrail.core.protocol.signals import AbortCycle, Asked, ChunksArrived, Recovered, ToolFinished
 from agentrail.events import (
     TERMINAL,
@@ -71,10 +71,6 @@ _TOLD = store_writer._TOLD  # noqa: SLF001
 # --- the whole life
 
 
-def _events_of(step: SessionStep) -> list[Event]:
-    return [effect.event for effect in step.effects if isinstance(effect, Publish)]
-
-
 @define(eq=False)
 class Fences(Checker):
     """Epochs never fall. Nothing leaves a node before it is durable, and no work begins on it once another owns the session.
@@ -130,7 +126,7 @@ class Ledgers(Checker):
 
     def judge(self, line: LogLine) -> str | None:
         for session, step in self.eye.steps:
-            for event in _events_of(step):
+            for event in step.events:
                 if isinstance(event, ToolExecutionEnd):
                     self._results[session, event.call_id] = not event.result.is_error
             ended = step.signal
@@ -267,14 +263,14 @@ class Approvals(Checker):
 
     def judge(self, line: LogLine) -> str | None:
         if isinstance(line.facts, SessionStep):  # its record may become durable much later
-            for event in _events_of(line.facts):
+            for event in line.facts.events:
                 if isinstance(event, ApprovalRequired) and event.approval.expires_at_ms is not None:
                     lead = event.approval.requested_at_ms / 1000 - line.at
                     until = event.approval.expires_at_ms / 1000
                     set_to = _Deadline(until, line.at, lead, *self.eye.lead_of_nodes(lead))
                     self._set[line.session, event.approval.call_id] = set_to
         for session, step in self.eye.steps:
-            for event in _events_of(step):
+            for event in step.events:
                 if isinstance(event, ApprovalRequired):
                     said = self._begin((session, event.approval.call_id))
                     if said is not None:
@@ -356,7 +352,7 @@ class Receipts(Checker):
         return None
 
     def _note(self, session: str, step: SessionStep) -> None:
-        events = _events_of(step)
+        events = step.events
         if isinstance(step.signal, AbortCycle) and any(isinstance(event, AgentAbort) for event in events):
             stopped = {
                 one.call.call_id: one.call.name
@@ -539,7 +535,7 @@ class Liveness(Checker):
         event: Any
         if isinstance(step.signal, Recovered):
             self._silent.discard((session, line.place))
-        for event in _events_of(step):
+        for event in step.events:
             if event.meta.ephemeral:
                 continue
             if (session, line.place) not in self._silent:
@@ -588,7 +584,7 @@ class MessagesOnce(Checker):
     def judge(self, line: LogLine) -> str | None:
         for session, step in self.eye.steps:
             name, ref = getattr(step.signal, "client_id", None), getattr(step.signal, "ref", None)
-            for event in _events_of(step) if name else ():
+            for event in step.events if name else ():
                 is_refused = isinstance(event, SteeringReceived) and event.status == "rejected_full"
                 # A prompt that ends a suspended cycle can queue other messages in its step, such as steers or the news of an agent.
                 if isinstance(event, _MESSAGES) and not is_refused and event.ref == ref:
@@ -608,10 +604,9 @@ class Promises(Checker):
         step = line.facts
         if not isinstance(step, SessionStep):
             return None
-        seen = observed_step.Seen(step.before, step.signal, step.after, step.effects)
         for promise in _promises_about(step):
             try:
-                promise(seen)
+                promise(step)
             except AssertionError as error:
                 said = (promise.__doc__ or "").split("\n", 1)[0]
                 return (

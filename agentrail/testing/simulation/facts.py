@@ -5,10 +5,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 from attrs import frozen
 
-from agentrail.core.protocol.effects import Effect
-from agentrail.core.protocol.signals import Signal
-from agentrail.core.session.state import SessionState
 from agentrail.events import Event
+from agentrail.testing.promises.observed_step import Seen
 
 WORLD_LEASE_SECONDS: Final = 10.0
 """Lease of the nodes of a world."""
@@ -18,21 +16,13 @@ INTERRUPTED: Final = "interrupted"
 
 
 @frozen
-class SessionStep:
+class SessionStep(Seen):
     """A step of a session, in a line of kind `step`. `watching` writes it.
 
     Attributes:
-        before: State before the step.
-        signal: The signal, as stepped.
-        after: State after the step.
-        effects: Effects of the step, in order.
         record: Number of the last record of the step. 0 if it made none.
     """
 
-    before: SessionState
-    signal: Signal
-    after: SessionState
-    effects: tuple[Effect, ...]
     record: int = 0
 
 
