@@ -55,20 +55,14 @@ class KeptIn:
 
 
 @frozen(kw_only=True)
-class KeepingOptions:
-    """How to store a session.
+class KeepingOptions(KeptIn):
+    """How to store a session. Without a named store, a chat also runs if the default one cannot be used.
 
     Attributes:
-        store: The name of the store. None means the default, and a chat then also runs without it.
-        data_dir: The data directory, or None for the default.
         resume: The id of the session to resume, `LATEST`, or None for a new one.
     """
 
-    store: str | None = None
-    data_dir: Path | None = None
     resume: str | None = None
-    keep_days: float | None = None
-    keep_bytes: int | None = None
 
 
 def keeping_from(given: KeptIn, resume: str | None = None) -> KeepingOptions:
