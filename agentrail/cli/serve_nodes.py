@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import trio
+from attrs import define, field
 
 from agentrail import outside
 from agentrail.actors.deferred_error import Kept
@@ -38,6 +39,7 @@ _POLITE_SECONDS: Final = 2.0
 _ORPHAN_SECONDS: Final = 20.0
 
 
+@define(eq=False, repr=False)
 class ServedNodes:
     """The processes of one command.
 
@@ -45,19 +47,16 @@ class ServedNodes:
         code: Exit code of the command.
     """
 
-    def __init__(
-        self, processes: tuple[NodeProcess, ...], private: Path | None, environ: Mapping[str, str]
-    ) -> None:
-        self.code: Exit = Exit.DONE
-        self._processes = processes
-        self._private = private
-        self._environ = environ
-        self._starting = trio.CancelScope()
-        self._stopped = trio.Event()
-        self._running: dict[int, trio.Process] = {}
-        self._addresses: dict[str, str] = {}
-        self._is_told = False
-        self._output = Kept()
+    _processes: tuple[NodeProcess, ...]
+    _private: Path | None
+    _environ: Mapping[str, str]
+    code: Exit = field(init=False, default=Exit.DONE)
+    _starting: trio.CancelScope = field(init=False, factory=trio.CancelScope)
+    _stopped: trio.Event = field(init=False, factory=trio.Event)
+    _running: dict[int, trio.Process] = field(init=False, factory=dict)
+    _addresses: dict[str, str] = field(init=False, factory=dict)
+    _is_told: bool = field(init=False, default=False)
+    _output: Kept = field(init=False, factory=Kept)
 
     async def run(self) -> Exit:
         """Serve until a signal, or until a process ends too often.

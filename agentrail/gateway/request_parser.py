@@ -19,6 +19,7 @@ from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 import trio
+from attrs import define, field
 
 from agentrail.core.wire.json_text import read_json
 from agentrail.core.wire.shapes import Misfit, PlainJson
@@ -562,21 +563,15 @@ def judge_headers(scope: Mapping[str, Any]) -> ErrorAnswer | None:
     )
 
 
+@define(eq=False, kw_only=True)
 class BodyReader:
     """Reads request bodies, with a limit on their total size."""
 
-    def __init__(
-        self,
-        *,
-        max_bytes_at_once: int = MAX_BYTES_AT_ONCE,
-        slow_start_seconds: float = SLOW_START_SECONDS,
-        slowest_bytes_per_second: int = SLOWEST_BYTES_PER_SECOND,
-    ) -> None:
-        self._max_bytes_at_once = max_bytes_at_once
-        self._slow_start_seconds = slow_start_seconds
-        self._slowest = slowest_bytes_per_second
-        self.held_bytes: int = 0
-        self._held_of: dict[Hashable, int] = {}
+    _max_bytes_at_once: int = MAX_BYTES_AT_ONCE
+    _slow_start_seconds: float = SLOW_START_SECONDS
+    _slowest: int = field(default=SLOWEST_BYTES_PER_SECOND, alias="slowest_bytes_per_second")
+    held_bytes: int = field(init=False, default=0)
+    _held_of: dict[Hashable, int] = field(init=False, factory=dict)
 
     async def read(
         self,

@@ -143,6 +143,7 @@ class _Asked:
     done: trio.Event = attrs.field(factory=trio.Event)
 
 
+@attrs.define(eq=False, repr=False)
 class Upstream:
     """One socket to another node, for one client's socket.
 
@@ -151,23 +152,17 @@ class Upstream:
         was_lost: Whether it was open, and its connection was lost. The node may be well.
     """
 
-    def __init__(
-        self,
-        client: RelayClient,
-        dial: Callable[[], "AbstractAsyncContextManager[websockets.WebSocketConnection]"],
-        is_alive: Callable[[], Awaitable[bool]],
-    ) -> None:
-        self._client = client
-        self._dial = dial
-        self._is_alive = is_alive
-        self._subscriptions: dict[str, _Subscription] = {}
-        self._asked: dict[int, _Asked] = {}
-        self._outbox: deque[tuple[int, bytes]] = deque()
-        self._has_out = trio.lowlevel.ParkingLot()
-        self._last_id = 0
-        self._heard_at = math.inf  # also while a frame waits for the client
-        self.has_ended: bool = False
-        self.was_lost: bool = False
+    _client: RelayClient
+    _dial: Callable[[], "AbstractAsyncContextManager[websockets.WebSocketConnection]"]
+    _is_alive: Callable[[], Awaitable[bool]]
+    _subscriptions: dict[str, _Subscription] = attrs.field(init=False, factory=dict)
+    _asked: dict[int, _Asked] = attrs.field(init=False, factory=dict)
+    _outbox: deque[tuple[int, bytes]] = attrs.field(init=False, factory=deque)
+    _has_out: trio.lowlevel.ParkingLot = attrs.field(init=False, factory=trio.lowlevel.ParkingLot)
+    _last_id: int = attrs.field(init=False, default=0)
+    _heard_at: float = attrs.field(init=False, default=math.inf)  # also while a frame waits for the client
+    has_ended: bool = attrs.field(init=False, default=False)
+    was_lost: bool = attrs.field(init=False, default=False)
 
     # --- interface of the relay
 

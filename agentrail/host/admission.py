@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Final
 
 import trio
-from attrs import evolve
+from attrs import define, evolve, field
 
 from agentrail.abc.living_nodes import LOOK_AT_NODES_SECONDS
 from agentrail.commands import (
@@ -171,20 +171,18 @@ RETRY_FOLLOWING_SECONDS: Final = 300.0
 """Pause before another attempt to follow a watched request of another node, after an error, in seconds."""
 
 
+@define(eq=False, repr=False)
 class Intake:
     """Accepts messages and starts host tasks for them."""
 
-    def __init__(
-        self, parts: HostParts, limits: Limits, nursery: trio.Nursery, commands: CommandsOfHost
-    ) -> None:
-        self._commands = commands
-        self._parts = parts
-        self._limits = limits
-        self._nursery = nursery
-        self._runs: dict[RequestRun, None] = {}
-        self._turns: dict[tuple[str, str], trio.Event] = {}
-        self._run_ended = trio.lowlevel.ParkingLot()
-        self._is_closed = False
+    _parts: HostParts
+    _limits: Limits
+    _nursery: trio.Nursery
+    _commands: CommandsOfHost
+    _runs: dict[RequestRun, None] = field(init=False, factory=dict)
+    _turns: dict[tuple[str, str], trio.Event] = field(init=False, factory=dict)
+    _run_ended: trio.lowlevel.ParkingLot = field(init=False, factory=trio.lowlevel.ParkingLot)
+    _is_closed: bool = field(init=False, default=False)
 
     @property
     def is_closed(self) -> bool:

@@ -361,26 +361,19 @@ class _Walk:
             self.patience.deadline = at_seconds
 
 
+@define(eq=False, repr=False)
 class HookRunner:
     """Runner of plugin hooks, in a nursery that outlives their callers."""
 
-    def __init__(
-        self,
-        nursery: trio.Nursery,
-        *,
-        hook_seconds: float = HOOK_SECONDS,
-        on_plugin_error: OnPluginError | None = None,
-        on_interrupt: Callable[[BaseException], None] | None = None,
-    ) -> None:
-        self._nursery = nursery
-        self._on_interrupt = on_interrupt
-        self.hook_seconds: float = hook_seconds
-        self._on_plugin_error = on_plugin_error
-        self._stuck: dict[_Walk, None] = {}
-        self._failures: dict[str, int] = {}
-        self.tally: PluginTally = PluginTally()
-        self.on_hook: Callable[[str, str, float | None], None] = lambda *_: None
-        """Called with a plugin, its hook, and the hook's duration in seconds, or None for a failure."""
+    _nursery: trio.Nursery
+    hook_seconds: float = field(default=HOOK_SECONDS, kw_only=True)
+    _on_plugin_error: OnPluginError | None = field(default=None, kw_only=True)
+    _on_interrupt: Callable[[BaseException], None] | None = field(default=None, kw_only=True)
+    _stuck: dict[_Walk, None] = field(init=False, factory=dict)
+    _failures: dict[str, int] = field(init=False, factory=dict)
+    tally: PluginTally = field(init=False, factory=PluginTally)
+    on_hook: Callable[[str, str, float | None], None] = field(init=False, default=lambda *_: None)
+    """Called with a plugin, its hook, and the hook's duration in seconds, or None for a failure."""
 
     @property
     def stuck(self) -> Mapping[str, str]:
@@ -635,11 +628,11 @@ def tool_hooks(order: PluginOrder, runner: HookRunner, reader_of: ReaderOf = lam
     return HostHooks(before_tool=before, after_tool=after)
 
 
+@frozen(eq=False)
 class _ToolHooks:
-    def __init__(self, order: PluginOrder, runner: HookRunner, reader_of: ReaderOf) -> None:
-        self._order = order
-        self._runner = runner
-        self._reader_of = reader_of
+    _order: PluginOrder
+    _runner: HookRunner
+    _reader_of: ReaderOf
 
     async def before_tool(self, call: HostCall) -> HostVerdict:
         event = BeforeToolCall(

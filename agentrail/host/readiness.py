@@ -70,18 +70,16 @@ class _CheckRun:
             self.ended.set()
 
 
+@define(eq=False)
 class Readiness:
     """Runs the checks of a host, one run at a time."""
 
-    def __init__(
-        self, checks: Callable[[], Mapping[str, ReadinessCheck]], within: float, nursery: trio.Nursery
-    ) -> None:
-        self._checks = checks
-        self._within = within
-        self._nursery = nursery
-        self._check_run: _CheckRun | None = None
-        self._stuck: set[str] = set()
-        self._is_closed = False
+    _checks: Callable[[], Mapping[str, ReadinessCheck]]
+    _within: float
+    _nursery: trio.Nursery
+    _check_run: _CheckRun | None = field(init=False, default=None)
+    _stuck: set[str] = field(init=False, factory=set)
+    _is_closed: bool = field(init=False, default=False)
 
     def close(self) -> None:
         """Stop running checks. Waiting callers get an error."""

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 import trio
-from attrs import evolve, frozen
+from attrs import define, evolve, field, frozen
 from msgspec.structs import replace
 
 from agentrail import outside
@@ -46,16 +46,16 @@ _TURN_EVERY: Final = 64
 _MAX_KNOWN_OWNERS: Final = 100_000
 
 
+@define(eq=False)
 class SessionList:
     """Lists the sessions of a host."""
 
-    def __init__(
-        self, supervisor: SessionSupervisor, *, has_store: bool, is_hidden: Callable[[str, str], bool]
-    ) -> None:
-        self._supervisor = supervisor
-        self._has_store = has_store
-        self._is_hidden = is_hidden
-        self._owners: OrderedDict[tuple[str, str], tuple[int, _Known | None]] = OrderedDict()
+    _supervisor: SessionSupervisor
+    _has_store: bool = field(kw_only=True)
+    _is_hidden: Callable[[str, str], bool] = field(kw_only=True)
+    _owners: OrderedDict[tuple[str, str], "tuple[int, _Known | None]"] = field(
+        init=False, factory=OrderedDict
+    )
 
     async def page(  # noqa: PLR0913 - as of `Host.list_sessions`
         self,

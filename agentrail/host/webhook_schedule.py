@@ -78,20 +78,20 @@ class _Tenant:
     ready: deque[Lane] = field(factory=deque)
 
 
+@define(eq=False, repr=False, kw_only=True)
 class WebhookQueue:
-    def __init__(
-        self, *, max_at_once: int = MAX_TRIES_AT_ONCE, max_of_a_tenant: int = MAX_TRIES_OF_A_TENANT
-    ) -> None:
-        self._max_at_once = max_at_once
-        self._max_of_a_tenant = max_of_a_tenant
-        self._lanes: dict[Lane, deque[WebhookMessage]] = {}
-        self._under_way: dict[str, WebhookMessage] = {}
-        self._ids: set[str] = set()
-        self._due: list[tuple[int, int, Lane]] = []  # first message of each lane, unless ready or in flight
-        self._tenants: dict[str, _Tenant] = {}
-        self._turns: OrderedDict[str, None] = OrderedDict()  # tenants with ready messages and free capacity
-        self._owed_of: Counter[str] = Counter()
-        self._number = 0
+    _max_at_once: int = MAX_TRIES_AT_ONCE
+    _max_of_a_tenant: int = MAX_TRIES_OF_A_TENANT
+    _lanes: dict[Lane, deque[WebhookMessage]] = field(init=False, factory=dict)
+    _under_way: dict[str, WebhookMessage] = field(init=False, factory=dict)
+    _ids: set[str] = field(init=False, factory=set)
+    # The first message of each lane, unless ready or in flight.
+    _due: list[tuple[int, int, Lane]] = field(init=False, factory=list)
+    _tenants: dict[str, _Tenant] = field(init=False, factory=dict)
+    # Tenants with ready messages and free capacity.
+    _turns: OrderedDict[str, None] = field(init=False, factory=OrderedDict)
+    _owed_of: Counter[str] = field(init=False, factory=Counter)
+    _number: int = field(init=False, default=0)
 
     def __len__(self) -> int:
         return len(self._ids)

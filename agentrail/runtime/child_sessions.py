@@ -6,7 +6,7 @@ from functools import partial, reduce
 from typing import Literal
 
 import trio
-from attrs import define
+from attrs import define, field, frozen
 from msgspec.structs import replace
 
 from agentrail.abc import Error, ToolOutcome, timeout_seconds_of
@@ -57,12 +57,10 @@ from agentrail.runtime.shutdown import CHILD_STOP_WITHIN_SECONDS, end_child, lea
 from agentrail.runtime.tool_calls import clean_text
 
 
+@frozen(eq=False)
 class ChildSessions:
-    def __init__(
-        self, shared: Shared, *, begin: Callable[[SessionCell, Workspace, Restart], Session]
-    ) -> None:
-        self._shared = shared
-        self._begin = begin
+    _shared: Shared
+    _begin: Callable[[SessionCell, Workspace, Restart], Session] = field(kw_only=True)
 
     async def resume_child(
         self, effect: ResumeChild, ports: Ports, deliver: Deliver, usage: ChildUsage

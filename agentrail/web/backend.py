@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import httpcore
 import trio
+from attrs import define, field
 
 from agentrail.web.dns import LookUp
 
@@ -44,6 +45,7 @@ class _Pieces:
         return _Pieces(await self._stream.start_tls(*given, **named), self._left_bytes)
 
 
+@define(eq=False, slots=False)
 class GuardedBackend(httpcore.AsyncNetworkBackend):
     """A network for HTTP clients.
 
@@ -55,19 +57,11 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         max_bytes: Bytes of answers on one connection, with their heads.
     """
 
-    def __init__(
-        self,
-        judge: JudgePlaces,
-        resolve: LookUp,
-        carrier: Any = None,
-        failures: tuple[type[Exception], ...] = (httpcore.ConnectError, httpcore.ConnectTimeout),
-        max_bytes: float = math.inf,
-    ) -> None:
-        self._judge = judge
-        self._resolve = resolve
-        self._carrier: httpcore.AsyncNetworkBackend = carrier or httpcore.TrioBackend()
-        self._failures = failures
-        self._max_bytes = max_bytes
+    _judge: JudgePlaces
+    _resolve: LookUp
+    _carrier: Any = field(factory=httpcore.TrioBackend)
+    _failures: tuple[type[Exception], ...] = (httpcore.ConnectError, httpcore.ConnectTimeout)
+    _max_bytes: float = math.inf
 
     async def connect_tcp(
         self,

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 import trio
+from attrs import define, field
 
 from agentrail.abc import ProcessOptions, ProcessSandbox, ToolProcess
 from agentrail.actors.deferred_error import ungrouped
@@ -71,25 +72,18 @@ _NOTHING: Final = WholeAnswer(body=b"{}")
 _CRASHED: Final = ErrorAnswer(status=500, code="internal", message="an internal error occurred")
 
 
+@define(eq=False, repr=False)
 class SandboxApp:
     """The application: workspaces for clients with a token."""
 
-    def __init__(
-        self,
-        tokens: Tokens,
-        open_workspace: OpenWorkspace,
-        *,
-        is_for_one: bool = False,
-        idle_seconds: float | None = None,
-    ) -> None:
-        self._tokens = tokens
-        self._open_workspace = open_workspace
-        self._is_for_one = is_for_one
-        self._idle_seconds = idle_seconds
-        self._bodies = BodyReader()
-        self._leases: Leases | None = None
-        self._nursery: trio.Nursery | None = None
-        self._is_done = trio.Event()
+    _tokens: Tokens
+    _open_workspace: OpenWorkspace
+    _is_for_one: bool = field(default=False, kw_only=True)
+    _idle_seconds: float | None = field(default=None, kw_only=True)
+    _bodies: BodyReader = field(init=False, factory=BodyReader)
+    _leases: Leases | None = field(init=False, default=None)
+    _nursery: trio.Nursery | None = field(init=False, default=None)
+    _is_done: trio.Event = field(init=False, factory=trio.Event)
 
     async def wait_done(self) -> None:
         """Wait until no client needs it any more; indefinitely without a configured idle time."""
