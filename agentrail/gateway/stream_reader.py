@@ -5,6 +5,7 @@ from collections.abc import Iterator, MutableMapping
 from typing import Any, Final, Protocol
 
 import trio
+from attrs import define, field
 from msgspec.structs import replace
 
 from agentrail.events import Event
@@ -36,6 +37,7 @@ class FrameSource(Protocol):
     def frame_of(self, event: Event) -> RingFrame: ...
 
 
+@define(eq=False, repr=False, weakref_slot=False)
 class StreamReader(FrameStream):
     """One stream: an async iterator over the bytes to write, read by one task, which ends after the `done` frame.
 
@@ -44,33 +46,17 @@ class StreamReader(FrameStream):
         seq: Number of the last committed event that it returned, from which the reader can resume.
     """
 
-    __slots__ = (
-        "_done",
-        "_done_behind",
-        "_pending",
-        "_task",
-        "hub",
-        "is_followed",
-        "position",
-        "seq",
-    )
+    hub: FrameSource
+    seq: int = field(alias="after", kw_only=True)
+    _pending: "deque[Event | RingFrame]" = field(kw_only=True)
+    position: int = field(init=False)
+    _done: StreamEnd | None = field(init=False, default=None)
+    _done_behind: int = field(init=False, default=0)
+    _task: trio.lowlevel.Task | None = field(init=False, default=None)
+    is_followed: bool = field(init=False, default=False)
 
-    def __init__(
-        self,
-        hub: FrameSource,
-        *,
-        after: int,
-        pending: "deque[Event | RingFrame]",
-    ) -> None:
-        super().__init__()
-        self.hub: FrameSource = hub
-        self._pending = pending
-        self.position: int = hub.ring.end
-        self._done: StreamEnd | None = None
-        self._done_behind = 0
-        self._task: trio.lowlevel.Task | None = None
-        self.is_followed: bool = False
-        self.seq: int = after
+    def __attrs_post_init__(self) -> None:
+        self.position = self.hub.ring.end
 
     @property
     def has_nothing_more(self) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Final, Self, TypeVar
 
 import trio
+from attrs import define, field
 
 from agentrail.gateway.sse_frames import DoneReason
 from agentrail.otp.guarded_calls import call_guarded
@@ -23,6 +24,7 @@ async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
             await trio.lowlevel.checkpoint()
 
 
+@define(eq=False, repr=False, weakref_slot=False)
 class WatchedStream(ABC):
     """A stream as the watcher of all streams has it.
 
@@ -32,15 +34,12 @@ class WatchedStream(ABC):
         overdue_since: Time since which it should have ended, or None.
     """
 
-    __slots__ = ("_beats", "last_at", "on_cut", "overdue_since", "reason", "scope")
-
-    def __init__(self) -> None:
-        self._beats = False
-        self.reason: DoneReason | None = None
-        self.last_at: float = trio.current_time()
-        self.overdue_since: float | None = None
-        self.scope: trio.CancelScope = trio.CancelScope()
-        self.on_cut: Callable[[], object] | None = None
+    _beats: bool = field(init=False, default=False)
+    reason: DoneReason | None = field(init=False, default=None)
+    last_at: float = field(init=False, factory=trio.current_time)
+    overdue_since: float | None = field(init=False, default=None)
+    scope: trio.CancelScope = field(init=False, factory=trio.CancelScope)
+    on_cut: Callable[[], object] | None = field(init=False, default=None)
 
     @property
     @abstractmethod
@@ -75,14 +74,11 @@ class WatchedStream(ABC):
         """Wake its task if it waits."""
 
 
+@define(eq=False, repr=False, weakref_slot=False)
 class FrameStream(WatchedStream):
     """Async iterator over the pieces to write. Its task writes each piece before it requests the next."""
 
-    __slots__ = ("_since_yield",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._since_yield = 0
+    _since_yield: int = field(init=False, default=0)
 
     def __aiter__(self) -> Self:
         return self
@@ -117,12 +113,11 @@ class FrameStream(WatchedStream):
         """Wait until there may be more."""
 
 
+@define(eq=False, repr=False, weakref_slot=False)
 class ForeignStream(WatchedStream):
     """A stream that a library writes. It ends with the server, or with the token of its caller."""
 
-    def __init__(self, end: Callable[[], object]) -> None:
-        super().__init__()
-        self._end_it = end
+    _end_it: Callable[[], object]
 
     @property
     def is_waiting(self) -> bool:

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, Generic, NoReturn, cast
 
+from attrs import define, field
+
 from agentrail.otp.exits import Crashed, ExitReason, Redact, is_reason
 from agentrail.otp.guarded_calls import show, travels
 from agentrail.otp.statem_types import (
@@ -69,59 +71,39 @@ class _BrokenRule(Exception):
         self.text = text
 
 
+@define(eq=False, repr=False, weakref_slot=False)
 class EngineRun(Generic[S, D]):
     """One step in progress, from an engine to the next one and the effects."""
 
-    __slots__ = (
-        "_data",
-        "_due",
-        "_effects",
-        "_entering",
-        "_epoch",
-        "_event",
-        "_handled",
-        "_inserted",
-        "_overflowing",
-        "_postpone",
-        "_postponed",
-        "_queue",
-        "_state",
-        "_stopped",
-        "_wanted",
-        "before",
-        "clock",
-        "machine",
-        "now",
-        "redact",
-        "timers",
-    )
+    machine: Machine[S, D]
+    before: Engine[S, D]
+    now: float
+    redact: Redact
+    clock: Clock | None
+    timers: TimerIndex = field(init=False)
+    _state: S = field(init=False)
+    _data: D = field(init=False)
+    _postponed: tuple[MachineEvent, ...] = field(init=False)
+    _epoch: int = field(init=False)
+    _overflowing: bool = field(init=False)
+    _stopped: ExitReason | None = field(init=False, default=None)
+    _effects: list[EngineEffect] = field(init=False, factory=list)
+    _queue: deque[MachineEvent] = field(init=False, factory=deque)
+    # Pending zero timeouts and their contents, oldest first.
+    _due: dict[TimerKey, object] = field(init=False, factory=dict)
+    _handled: int = field(init=False, default=0)
+    # State of one turn: its event, and the requests of its actions.
+    _event: MachineEvent | None = field(init=False, default=None)
+    _entering: bool = field(init=False, default=False)
+    _postpone: bool = field(init=False, default=False)
+    _inserted: list[MachineEvent] = field(init=False, factory=list)
+    # Due time and content. A time of None keeps the previous one.
+    _wanted: dict[TimerKey, tuple[float | None, object]] = field(init=False, factory=dict)
 
-    def __init__(
-        self, machine: Machine[S, D], before: Engine[S, D], now: float, redact: Redact, clock: Clock | None
-    ) -> None:
-        self.machine: Machine[S, D] = machine
-        self.before: Engine[S, D] = before
-        self.now: float = now
-        self.clock: Clock | None = clock
-        self.redact: Redact = redact
-        self.timers: TimerIndex = before.timers
-        self._state = before.state
-        self._data = before.data
-        self._postponed = before.postponed
-        self._epoch = before.epoch
-        self._overflowing = before.overflowing
-        self._stopped: ExitReason | None = None
-        self._effects: list[EngineEffect] = []
-        self._queue: deque[MachineEvent] = deque()
-        self._due: dict[TimerKey, object] = {}  # pending zero timeouts and their contents, oldest first
-        self._handled = 0
-        # State of one turn: its event, and the requests of its actions.
-        self._event: MachineEvent | None = None
-        self._entering = False
-        self._postpone = False
-        self._inserted: list[MachineEvent] = []
-        # Due time and content. A time of None keeps the previous one.
-        self._wanted: dict[TimerKey, tuple[float | None, object]] = {}
+    def __attrs_post_init__(self) -> None:
+        before = self.before
+        self.timers, self._state, self._data = before.timers, before.state, before.data
+        self._postponed, self._epoch, self._overflowing = before.postponed, before.epoch, before.overflowing
 
     def run(self, event: MachineEvent | None, actions: Sequence[TransitionAction] = ()) -> None:
         """Handle an event and everything that follows from it; None is the start, with the actions of `init`."""

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final, Generic
 
 import trio
-from attrs import evolve, frozen
+from attrs import define, evolve, field, frozen
 
 from agentrail.errors import AgentrailError, SubscriberTooSlow
 from agentrail.events import Approval, Event, EventsLost
@@ -95,34 +95,28 @@ class SseWire(Generic[Own]):
     headers: Mapping[str, str] = MappingProxyType({})
 
 
+@define(eq=False, repr=False, weakref_slot=False)
 class ResponseReader(FrameStream, Generic[Own]):
-    """Async iterator over the bytes to write, which ends after the terminal frame."""
+    """Async iterator over the bytes to write, which ends after the terminal frame.
 
-    def __init__(  # noqa: PLR0913 - by keyword, only from this module
-        self,
-        subscription: Subscription,
-        wire: SseWire[Own],
-        state: Bridged[Own],
-        *,
-        first: Sequence[Frame] = (),
-        is_muted: bool = False,
-        reject: Callable[[Sequence[str]], Awaitable[bool]] | None = None,
-    ) -> None:
-        """Read the published events without a checkpoint, so that no delta is missed or shown twice.
+    A muted client has everything so far, and `go_on` continues. `reject` rejects approvals that would end the
+    response, and returns whether the cycle still waits. Without it, the client decides them.
+    """
 
-        A muted client has everything so far, and `go_on` continues. `reject` rejects approvals that would end the
-        response, and returns whether the cycle still waits. Without it, the client decides them.
-        """
-        super().__init__()
-        self._events = subscription
-        self._wire = wire
-        self._reject = reject
-        self.state: Bridged[Own] = state
-        self._pending: list[bytes] = []
-        self._wait_scope: trio.CancelScope | None = None
+    _events: Subscription
+    _wire: SseWire[Own]
+    state: Bridged[Own]
+    _first: Sequence[Frame] = field(default=(), kw_only=True)
+    _is_muted: bool = field(default=False, kw_only=True)
+    _reject: Callable[[Sequence[str]], Awaitable[bool]] | None = field(default=None, kw_only=True)
+    _pending: list[bytes] = field(init=False, factory=list)
+    _wait_scope: trio.CancelScope | None = field(init=False, default=None)
+
+    def __attrs_post_init__(self) -> None:
+        """Read the published events without a checkpoint, so that no delta is missed or shown twice."""
         frames = self._catch_up()
-        if not is_muted:
-            self._put((*first, *frames))
+        if not self._is_muted:
+            self._put((*self._first, *frames))
 
     def _catch_up(self) -> Frames:
         bridge = self._wire.bridge
