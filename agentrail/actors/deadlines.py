@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from typing import Final, Generic, TypeVar
 
 import trio
+from attrs import define, field
 
 from agentrail.actors.mailbox import NO_MESSAGE, Mailbox
 from agentrail.otp.statem import TimerDue, TimerKey
@@ -15,13 +16,11 @@ K = TypeVar("K", bound=Hashable)
 _SLACK: Final = 32
 
 
+@define(eq=False, weakref_slot=False)
 class Deadlines(Generic[K]):
-    __slots__ = ("_due", "_heap", "_number")
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[float, int, K]] = []
-        self._due: dict[K, tuple[float, int]] = {}
-        self._number = 0
+    _heap: list[tuple[float, int, K]] = field(init=False, factory=list)
+    _due: dict[K, tuple[float, int]] = field(init=False, factory=dict)
+    _number: int = field(init=False, default=0)
 
     def __len__(self) -> int:
         return len(self._due)
@@ -58,11 +57,9 @@ class Deadlines(Generic[K]):
             heapq.heapify(self._heap)
 
 
+@define(eq=False, weakref_slot=False)
 class Due(Generic[K]):
-    __slots__ = ("key",)
-
-    def __init__(self, key: K) -> None:
-        self.key: K = key
+    key: K
 
 
 async def take_next(mailbox: Mailbox[object], deadlines: Deadlines[K]) -> object:

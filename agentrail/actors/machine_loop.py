@@ -138,23 +138,19 @@ class CrashReport(Report):
     status: MachineStatus
 
 
+@frozen(eq=False)
 class StopOrder:
     """A control message: end with this reason, after the current step."""
 
-    __slots__ = ("reason",)
-
-    def __init__(self, reason: ExitReason) -> None:
-        self.reason: ExitReason = reason
+    reason: ExitReason
 
 
+@frozen(eq=False)
 class Inspection:
     """A control message: inspect or change the machine between two steps."""
 
-    __slots__ = ("look", "to")
-
-    def __init__(self, to: ReplyTo, look: "Callable[[MachineLoop], object]") -> None:
-        self.to: ReplyTo = to
-        self.look: Callable[[MachineLoop], object] = look
+    to: ReplyTo
+    look: "Callable[[MachineLoop], object]"
 
 
 class MachineCell(ActorCell):

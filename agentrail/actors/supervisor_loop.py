@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 import trio
-from attrs import define, field
+from attrs import define, field, frozen
 from msgspec import structs
 
 from agentrail.actors.actor_handle import (
@@ -605,12 +605,10 @@ class Core:
         return Wait(self.on_children.__setitem__, unsubscribe)
 
 
+@frozen(eq=False)
 class _FailedStart:
-    __slots__ = ("name_taken", "signal")
-
-    def __init__(self, signal: SupervisionSignal, name_taken: AlreadyStarted | None) -> None:
-        self.signal = signal
-        self.name_taken = name_taken
+    signal: SupervisionSignal
+    name_taken: AlreadyStarted | None
 
 
 def new_inbox() -> Mailbox[object]:

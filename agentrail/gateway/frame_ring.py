@@ -57,17 +57,15 @@ class FrameRing:
         self.first = max(self.first, min(position, self.end))
 
 
+@define(eq=False, repr=False)
 class FrameMemory:
     """Encodes each event once, by its identity. Unused frames are dropped after two calls of `age`."""
 
-    __slots__ = ("_encode", "_old", "_size", "_young")
-
-    def __init__(self, encode: Callable[[Event], bytes]) -> None:
-        self._encode = encode
-        # The event is kept with its frame: otherwise a new event at the same address would have its identity.
-        self._young: dict[int, tuple[Event, bytes]] = {}
-        self._old: dict[int, tuple[Event, bytes]] = {}
-        self._size = 0
+    _encode: Callable[[Event], bytes]
+    # The event is kept with its frame: otherwise a new event at the same address would have its identity.
+    _young: dict[int, tuple[Event, bytes]] = field(init=False, factory=dict)
+    _old: dict[int, tuple[Event, bytes]] = field(init=False, factory=dict)
+    _size: int = field(init=False, default=0)
 
     def __len__(self) -> int:
         return len(self._young) + len(self._old)

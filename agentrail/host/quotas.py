@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final, Generic, Literal, Self, TypeAlias, TypeVar
 
 import trio
-from attrs import frozen
+from attrs import define, field, frozen
 from msgspec import Struct
 from msgspec.json import encode
 
@@ -160,15 +160,14 @@ Fullness: TypeAlias = Literal["caller", "process"]
 """Exhausted limit: the caller's own, or the process's."""
 
 
+@define(eq=False)
 class OpenCounts(Generic[K]):
-    """Counts of open streams and sockets, limited per key and in total."""
+    """Counts of open streams and sockets, limited per key and in total. None: no total limit."""
 
-    def __init__(self, max_of_each: int, max_in_all: int | None = None) -> None:
-        """Start at zero. None: no total limit."""
-        self._max_of_each = max_of_each
-        self._max_in_all = max_in_all
-        self._of_each: dict[K, int] = {}
-        self._in_all = 0
+    _max_of_each: int
+    _max_in_all: int | None = None
+    _of_each: dict[K, int] = field(init=False, factory=dict)
+    _in_all: int = field(init=False, default=0)
 
     def of(self, key: K) -> int:
         return self._of_each.get(key, 0)
@@ -196,15 +195,13 @@ class OpenCounts(Generic[K]):
             self._of_each[key] = left
 
 
+@define(eq=False, weakref_slot=False)
 class OpenPlace(Generic[K]):
     """A taken place until it is closed. A context manager."""
 
-    __slots__ = ("_counts", "_is_open", "_key")
-
-    def __init__(self, counts: OpenCounts[K], key: K) -> None:
-        self._counts = counts
-        self._key = key
-        self._is_open = True
+    _counts: OpenCounts[K]
+    _key: K
+    _is_open: bool = field(init=False, default=True)
 
     def close(self) -> None:
         """Release the place. Idempotent."""
