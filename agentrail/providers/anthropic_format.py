@@ -25,7 +25,7 @@ from agentrail.messages import (
     UserMessage,
     encoded,
 )
-from agentrail.providers.failures import Vendor, failure_in_stream
+from agentrail.providers.failures import Vendor
 from agentrail.providers.json_text import decode_json, decode_object, encode_json, shown
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.response_builder import object_of, pieces_in, text_of
@@ -110,9 +110,7 @@ class MessagesStream(VendorReader):
             case "ping":
                 return []
             case _:
-                failure = failure_in_stream(event, self._vendor)
-                if failure is not None:
-                    raise failure
+                self.check(event)
                 return self.ignore()
 
     # --- blocks

@@ -26,7 +26,7 @@ from agentrail.messages import (
     UserMessage,
     encoded,
 )
-from agentrail.providers.failures import Vendor, cut_short, failure_in_stream
+from agentrail.providers.failures import Vendor, cut_short
 from agentrail.providers.json_text import decode_object, encode_json, shown
 from agentrail.providers.options import ProviderOptions, Reasoning
 from agentrail.providers.response_builder import object_of, pieces_in, text_of
@@ -97,9 +97,7 @@ class GeminiStream(VendorReader):
         if self._is_finished or data.startswith("[DONE]"):  # of another format, added by proxies
             return self.ignore()
         event = decode_object(data)
-        failure = failure_in_stream(event, self._vendor)
-        if failure is not None:
-            raise failure
+        self.check(event)
         candidates, usage = event.get("candidates"), event.get("usageMetadata")
         candidate = candidates[0] if isinstance(candidates, list) and candidates else None
         chunks: list[Chunk] = []

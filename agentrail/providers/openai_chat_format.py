@@ -20,7 +20,7 @@ from agentrail.messages import (
     UserMessage,
     encoded,
 )
-from agentrail.providers.failures import cut_short, failure_in_stream
+from agentrail.providers.failures import cut_short
 from agentrail.providers.json_text import JsonEnd, decode_object, encode_json
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.response_builder import object_of, pieces_in, text_of, usage_in
@@ -176,9 +176,7 @@ class ChatStream(VendorReader):
             return [*self._start_waiting(), self._completed()]
         event = decode_object(data)
         if event.get("error") or event.get("object") == "error":
-            failure = failure_in_stream(event, self._vendor)
-            if failure is not None:
-                raise failure
+            self.check(event)
         chunks: list[Chunk] = []
         choices = event.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None

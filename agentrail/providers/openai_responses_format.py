@@ -24,7 +24,7 @@ from agentrail.messages import (
     UserMessage,
     encoded,
 )
-from agentrail.providers.failures import failure_in_stream, reported_failure
+from agentrail.providers.failures import reported_failure
 from agentrail.providers.json_text import decode_object, encode_json
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.response_builder import object_of, pieces_in, text_of, usage_in
@@ -251,9 +251,7 @@ class ResponsesStream(VendorReader):
         if kind == "error" and not isinstance(event.get("error"), dict):
             raise reported_failure(event, self._vendor)  # flat, with `code` and `message` in the event
         if kind == "error" or not isinstance(kind, str):  # as proxies write it
-            failure = failure_in_stream(event, self._vendor)
-            if failure is not None:
-                raise failure
+            self.check(event)
         return self.ignore()
 
 

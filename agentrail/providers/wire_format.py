@@ -28,7 +28,7 @@ from agentrail.messages import (
     UserBlock,
     UserMessage,
 )
-from agentrail.providers.failures import Vendor, cut_short
+from agentrail.providers.failures import Vendor, cut_short, failure_in_stream
 from agentrail.providers.json_text import encode_json
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.response_builder import ResponseBuilder
@@ -70,6 +70,12 @@ class VendorReader(Reader):
         """Count an event that gives nothing."""
         self.ignored_events += 1
         return []
+
+    def check(self, event: Mapping[str, Any]) -> None:
+        """Raise the error that an event reports."""
+        failure = failure_in_stream(event, self._vendor)
+        if failure is not None:
+            raise failure
 
     def close(self) -> list[Chunk]:
         if not self._is_finished:
