@@ -13,7 +13,6 @@ import psycopg
 
 from agentrail.abc.store import (
     Beat,
-    Erasure,
     Filters,
     Node,
     StoredSession,
@@ -339,6 +338,8 @@ class PostgresStore(TreeTaker):
     trim: Final = lent("_transact", trim_journal)
     claim: Final = leased("_write", claim_trees)
     adopt_owed: Final = leased("_write", adopt_rows)
+    delete: Final = leased("_transact_aside", delete_tree)
+    erase: Final = leased("_transact_aside", erase_tree)
 
     def _take(self, wanted: TakeOver) -> Taken:
         (answer,) = self.take_many([wanted])
@@ -358,16 +359,6 @@ class PostgresStore(TreeTaker):
             beat = self._repeated(lambda one: hear_of(one, node), connection)
             self._repeated(lambda one: forget_nodes(one, beat.before_ms), connection)
             return beat
-
-    def delete(self, scope: str, session: SessionId, *, written_before_ms: int | None = None) -> int:
-        return self._transact_aside(
-            lambda connection: delete_tree(connection, scope, session, written_before_ms, self._lease_ms)
-        )
-
-    def erase(self, scope: str, session: SessionId, why: str) -> Erasure:
-        return self._transact_aside(
-            lambda connection: erase_tree(connection, scope, session, why, self._lease_ms)
-        )
 
     def overwrite_removed(self) -> bool:
         """Return False: old row versions, the log and backups of the server are the operator's."""

@@ -53,14 +53,19 @@ def _check_left(
 
 
 def delete_tree(
-    connection: PostgresConnection, scope: str, root: SessionId, written_before_ms: int | None, lease_ms: int
+    connection: PostgresConnection,
+    lease_ms: int,
+    scope: str,
+    session: SessionId,
+    *,
+    written_before_ms: int | None = None,
 ) -> int:
-    top, tree = _locked_tree(connection, scope, root)
+    top, tree = _locked_tree(connection, scope, session)
     names = texts(one.session for one in tree)
     forks = [
-        row[0].decode() for row in run_statement(connection, _FORKS, scope.encode(), root.encode(), names)
+        row[0].decode() for row in run_statement(connection, _FORKS, scope.encode(), session.encode(), names)
     ]
-    check_deletion(root, forks, max(one.written_at_ms for one in tree), written_before_ms)
+    check_deletion(session, forks, max(one.written_at_ms for one in tree), written_before_ms)
     _check_left(connection, top, tree, lease_ms)
     ((size,),) = run_statement(connection, _SIZE, scope.encode(), names, scope.encode(), names)
     freed = _drop_contents(connection, scope, tree)[1]
@@ -113,9 +118,9 @@ _LET_GO: Final = "UPDATE agentrail.session SET node = '', claimed_by = '' WHERE 
 
 
 def erase_tree(
-    connection: PostgresConnection, scope: str, root: SessionId, why: str, lease_ms: int
+    connection: PostgresConnection, lease_ms: int, scope: str, session: SessionId, why: str
 ) -> Erasure:
-    top, tree = _locked_tree(connection, scope, root)
+    top, tree = _locked_tree(connection, scope, session)
     now = _check_left(connection, top, tree, lease_ms)
     return sum((_erase_session(connection, one, why, now) for one in tree), Erasure())
 
