@@ -243,9 +243,7 @@ class _Look:
 
 
 @asynccontextmanager
-async def open_watches(
-    host: Host, *, has_inspector: bool = True, kinds: Mapping[str, WatchKind] = WATCH_KINDS
-) -> AsyncIterator[Watches]:
+async def open_watches(host: Host, *, has_inspector: bool) -> AsyncIterator[Watches]:
     async with trio.open_nursery() as nursery:
-        yield Watches(host, nursery, kinds=kinds, has_inspector=has_inspector)
+        yield Watches(host, nursery, kinds=WATCH_KINDS, has_inspector=has_inspector)
         nursery.cancel_scope.cancel(reason="there are no watches any more")
