@@ -32,6 +32,7 @@ class Guarded:
         registered: Registrations.
         unavailable: Whether the token endpoint answers 503.
         malformed: Whether the token endpoint answers without a token type that is known.
+        levels: Nesting of an answer of the token endpoint that refuses.
         told: Members of its answer that replace the usual ones.
         headers: Names of all headers, of requests to both servers.
         metas: Method and `_meta` of each message to the MCP server.
@@ -56,6 +57,7 @@ class Guarded:
     metas: list[Any] = Factory(list)
     unavailable: bool = False
     malformed: bool = False
+    levels: int = 0
     told: dict[Any, Any] = Factory(dict)
     refuses_login: bool = False
     documents: bool = False
@@ -79,9 +81,8 @@ class Guarded:
         told = [(name.encode(), value.encode()) for name, value in more.items()]
         told.append((b"content-type", b"application/json"))
         await send({"type": "http.response.start", "status": status, "headers": told})
-        await send(
-            {"type": "http.response.body", "body": b"" if answer is None else json.dumps(answer).encode()}
-        )
+        body = answer if isinstance(answer, bytes) else b"" if answer is None else json.dumps(answer).encode()
+        await send({"type": "http.response.body", "body": body})
 
     def answer(self, method, path, query, headers, body):
         """Return status, headers and JSON."""
@@ -130,6 +131,8 @@ class Guarded:
         self.asked.append(form["grant_type"])
         if self.unavailable:
             return 503, {}, {}
+        if self.levels:
+            return 400, {}, b"[" * self.levels + b"]" * self.levels
         match form["grant_type"]:
             case "authorization_code":
                 challenge, redirect = self.challenges.pop(form["code"], ("", ""))

@@ -268,6 +268,7 @@ async def test_a_scope_that_a_call_demands_is_asked_for_by_the_next_login(tmp_pa
         (({"elsewhere": "https://bank.example/mcp"}, {}), "does not match expected", []),
         (({"unavailable": True}, {}), "127.0.0.1 answered 503", ["authorization_code"]),
         (({"malformed": True}, {}), "malformed answer", ["authorization_code"]),
+        (({"levels": 100_000}, {}), "malformed answer", ["authorization_code"]),
         (({"told": {"access_token": "a\0b"}}, {}), "malformed answer", ["authorization_code"]),
         (({"told": {"access_token": "é"}}, {}), "malformed answer", ["authorization_code"]),
         (({"told": {"refresh_token": "x" * 2_000_000}}, {}), "malformed answer", ["authorization_code"]),

@@ -117,6 +117,7 @@ class ResponseReader(FrameStream, Generic[Own]):
         frames = self._catch_up()
         if not self._is_muted:
             self._put((*self._first, *frames))
+        self._first = ()  # a stream may be open for hours
 
     def _catch_up(self) -> Frames:
         bridge = self._wire.bridge

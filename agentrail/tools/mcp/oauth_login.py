@@ -393,7 +393,7 @@ def _without_secrets(request: httpx2.Request, response: httpx2.Response) -> http
             kind.model_validate_json(response.content)
             return response
         error = str(response.json().get("error", ""))[:_MAX_REASON]
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         error = ""
     status = response.status_code if response.is_error else 400
     return httpx2.Response(status, json={"error": error or "malformed answer"}, request=request)
