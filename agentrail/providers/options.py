@@ -19,6 +19,7 @@ from agentrail.distribution import install_command
 from agentrail.errors import OptionError
 from agentrail.errors.advice import Advice, advise
 from agentrail.errors.name_guesses import guess_name
+from agentrail.frozen import frozen_json
 from agentrail.otp.child_specs import is_amount, is_whole
 from agentrail.otp.guarded_calls import call_guarded, repr_of
 from agentrail.providers.json_text import encode_json
@@ -197,7 +198,7 @@ def _is_stop(value: object) -> bool:
 def _extra_body(value: object) -> str | None:
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         return f"expected a mapping with texts as keys, got {type(value).__name__}"
-    encoded = call_guarded(str, encode_json, dict(value))
+    encoded = call_guarded(str, lambda: encode_json(frozen_json(value)))
     return f"expected values that JSON can represent: {encoded}" if isinstance(encoded, str) else None
 
 
@@ -266,7 +267,7 @@ _TIDY: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
         "base_url": lambda value: value.strip().rstrip("/"),
         "headers": lambda value: MappingProxyType({name.lower(): text for name, text in value.items()}),
         "stop": lambda value: (value,) if isinstance(value, str) else tuple(value),
-        "extra_body": lambda value: MappingProxyType(dict(value)),
+        "extra_body": frozen_json,
         "price": lambda value: value if isinstance(value, Price) else Price(**value),
     }
 )

@@ -4,17 +4,17 @@ import inspect
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import trio
-from attrs import define, field
+from attrs import define, evolve, field
 
 from agentrail.abc import Capabilities, Profile, Provider, ResolveProfile, model_policy_of
 from agentrail.abc.held_secrets import secrets_held_by
 from agentrail.core.policy.model_policy import ModelPolicy
 from agentrail.core.protocol.request import Chunk, ModelRequest
 from agentrail.errors import AgentrailError, Authentication, BadRequest, ModelNotFound, OptionError
+from agentrail.frozen import frozen_json
 
 KEPT_SECONDS: Final = 60.0
 """Cache time for the result of a profile's `resolve`, in seconds."""
@@ -53,11 +53,9 @@ class Profiles:
         if not _NAME.fullmatch(name):
             message = f"profile {name!r}: expected a name of 1 to 64 of A-Z a-z 0-9 . _ -"
             raise OptionError([message])
-        profile = Profile(
-            name=name, provider=provider, opts=MappingProxyType(dict(opts or {})), resolve=resolve
-        )
+        profile = Profile(name=name, provider=provider, opts=opts or {}, resolve=resolve)
         self._make(profile, "any-model", {})  # raises for invalid options now, not at the first request
-        self._entries[name] = _Entry(profile)
+        self._entries[name] = _Entry(evolve(profile, opts=frozen_json(profile.opts)))
 
     def unregister(self, name: str) -> None:
         self._entry(name)

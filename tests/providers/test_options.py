@@ -1,5 +1,7 @@
 """Options are read or refused, all at once, and nothing that is accepted is ignored (7.2, 7.14)."""
 
+import json
+
 import pytest
 
 from agentrail.abc import Secret
@@ -7,6 +9,8 @@ from agentrail.errors import OptionError
 from agentrail.providers.options import ProviderOptions
 from tests.providers.transcripts import KEY
 from tests.thinned import each
+
+DEEP = json.loads("[" * 500 + "]" * 500)
 
 
 @each(
@@ -40,6 +44,7 @@ from tests.thinned import each
         ({"reasoning": 0}, "number of tokens"),
         ({"tool_choice": ""}, "auto, none, required"),
         ({"extra_body": {1: 2}}, "texts as keys"),
+        ({"extra_body": {"a": DEEP}}, "nested more deeply than"),
         ({"verify": 3}, "path of a file"),
         ({"trust_env": "yes"}, "True or False"),
         ({"http2": 1}, "True or False"),
@@ -60,6 +65,14 @@ def test_each_fault_says_what_was_expected(options, words):
     with pytest.raises(OptionError) as caught:
         ProviderOptions.parse(options)
     assert words in str(caught.value)
+
+
+def test_extra_members_stay_as_they_were_checked():
+    """Whoever gave them may change theirs at any depth."""
+    given = {"limits": {"tokens": [1]}}
+    options = ProviderOptions.parse({"extra_body": given})
+    given["limits"]["tokens"].append(2)
+    assert options.extra_body == {"limits": {"tokens": [1]}}
 
 
 def test_no_key_is_ever_shown():

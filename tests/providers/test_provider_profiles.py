@@ -130,6 +130,16 @@ def test_what_is_wrong_with_a_profile_is_said_when_it_is_registered():
     assert profiles.list() == ()
 
 
+def test_options_of_a_profile_stay_as_they_were_checked():
+    """Whoever gave them may change theirs at any depth."""
+    made, given = Made(), {"extra_body": {"limits": {"tokens": [1]}}}
+    profiles = Profiles(made)
+    profiles.register("eu", opts=given)
+    given["extra_body"]["limits"]["tokens"].append(2)
+    profiles.provider_for("registry:eu:gpt-x", {})
+    assert made.opts[-1] == profiles.list()[0].opts == {"extra_body": {"limits": {"tokens": [1]}}}
+
+
 async def test_a_profile_holds_what_stands_behind_it():
     """What the provider of the last request held; before that what is known; and nothing when it is gone, which another call says."""
 
