@@ -1,5 +1,7 @@
 """`GET /inspect/cost`: usage of a tenant's sessions."""
 
+from collections.abc import Sequence
+
 from msgspec import UNSET
 
 from agentrail import outside
@@ -11,8 +13,9 @@ from agentrail.gateway.request_parser import refuse_field
 from agentrail.gateway.whole_answer import WholeAnswer, answer_json
 from agentrail.host import Host, Principal
 from agentrail.host.tenant_rows import abouts_of
-from agentrail.runtime.cost_table import CostQuery, begin_of, cost_table, first_day_of, make_query
+from agentrail.runtime.cost_table import CostQuery, CostTable, begin_of, cost_table, first_day_of, make_query
 from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.spending_book import SessionSpending
 from agentrail.structs import struct_from
 
 MAX_BUDGETS = 20
@@ -33,7 +36,7 @@ async def inspect_cost(  # noqa: PLR0913 - the query parameters, by name
     first = first_day_of(query, at_ms)
     since_ms = None if first is None else begin_of(first, query.zone)
     told = await host.supervisor.spendings(scope=principal.tenant_id, since_ms=since_ms)
-    table = await outside.offload(cost_table, told, query, at_ms, abandon_on_cancel=True)
+    table, rows = await outside.offload(_add_up, told, query, at_ms, abandon_on_cancel=True)
     budgets = host.supervisor.budget_use(scope=principal.tenant_id)[:MAX_BUDGETS]
     sessions = {str(one.session_id) for one in budgets}
     if query.by == "session":
@@ -42,7 +45,7 @@ async def inspect_cost(  # noqa: PLR0913 - the query parameters, by name
     reply = CostReply(
         by=query.by,
         tz=tz,
-        rows=tuple([cost_item(row.key, row.amount) for row in table.rows]),
+        rows=rows,
         total=cost_item("", table.total),
         today=cost_item("", table.today),
         month=cost_item("", table.month),
@@ -54,7 +57,14 @@ async def inspect_cost(  # noqa: PLR0913 - the query parameters, by name
         day_budgets=of_days[: MAX_BUDGETS + 1],  # that of the tenant comes first
         names=_names_of(host, principal.tenant_id, sessions) or UNSET,
     )  # fmt: skip
-    return answer_json(reply)
+    return await outside.offload(answer_json, reply)
+
+
+def _add_up(
+    told: Sequence[SessionSpending], query: CostQuery, at_ms: int
+) -> tuple[CostTable, tuple[CostItem, ...]]:
+    table = cost_table(told, query, at_ms)
+    return table, tuple([cost_item(row.key, row.amount) for row in table.rows])
 
 
 def _names_of(host: Host, tenant_id: str, sessions: set[str]) -> dict[str, str]:
