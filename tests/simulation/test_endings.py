@@ -51,6 +51,24 @@ def test_ctrl_c_ends_a_life_and_keeps_what_was_lived():
     assert [line.said for line in again.value.report.log.lines] == [line.said for line in report.log.lines]
 
 
+def test_ctrl_c_breaks_no_step():
+    """It ends the life at the next checkpoint of the main task. In the midst of a step, an `except` could catch it, or a crash be blamed."""
+    steps = []
+
+    def answer(request):
+        signal.raise_signal(signal.SIGINT)
+        steps.append("goes on")
+        return says("Hello.")
+
+    def asked(world):
+        world.profile("desk", model=FunctionModel(answer))
+        people(world, 1, "desk", pause=(1, 2))
+
+    with pytest.raises(LifeInterrupted):
+        run(asked, 1, nodes=1, hours=HOURS)
+    assert steps == ["goes on"]
+
+
 def test_an_interrupted_life_is_saved(tmp_path, monkeypatch):
     """It is neither shrunk nor a test. Its file plays the life so far, and then a calm one."""
     work = SeedRange(name=f"{__name__}:interrupted", first=5, nodes=3, hours=HOURS, save=str(tmp_path))

@@ -280,7 +280,13 @@ def _live(scenario: WorldScenario, world: World, judge: _Judge, instruments: lis
         endless.interrupted(),
     ):
         try:
-            trio.run(live, clock=FakeClock(), instruments=[*instruments, endless])
+            # Ctrl-C in the midst of a step would break it, and be taken for an error of the program.
+            trio.run(
+                live,
+                clock=FakeClock(),
+                instruments=[*instruments, endless],
+                restrict_keyboard_interrupt_to_checkpoints=True,
+            )
         except trio.TrioInternalError as error:
             if not isinstance(error.__cause__, Deadlock):
                 raise
