@@ -98,9 +98,8 @@ class MemoryFlush(Plugin[Flush]):
                 return _go_on(attrs.evolve(state, facts=(*state.facts, *facts_in(text, state.max_facts))))
             case NotesIndex(added=added):
                 return _go_on(attrs.evolve(state, writing=()), *_flushed(added))
-            case FileText(path=file, text=known) if (
-                not state.writing
-            ):  # otherwise the answer to the write reads the file once more
+            case FileText(path=file, text=known) if not state.writing:
+                # Otherwise the answer to the write reads the file once more.
                 return _write(state, file, known or "")
             case FileWritten() if state.writing:
                 return _go_on(attrs.evolve(state, writing=()), *_flushed(state.writing))

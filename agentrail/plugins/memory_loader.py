@@ -74,9 +74,8 @@ class MemoryLoader(Plugin[MemoryFiles]):
         """Store the content of a file, and read the next. An unreadable file stays as it was, and is reported."""
         file = event.tag
         match event.result:
-            case FileText(text=text) if (
-                file in memory.files
-            ):  # agent files too, in journals of older versions
+            case FileText(text=text) if file in memory.files:
+                # Agent files too, in journals of older versions.
                 return _read_next(with_text(memory, file, text or ""))
             case InstructionsFound() as found if file == BELOW:
                 after, said = with_below(memory, found)

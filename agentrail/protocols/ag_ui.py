@@ -273,9 +273,8 @@ def _show_event(run: AgUiRun, event: events.Event, response: Response) -> Shown:
         case events.PlanStepCompleted(step=step) if run.plan is not None:
             steps = [step if one.index == step.index else one for one in run.plan.steps]
             return _show_plan(run, replace(run.plan, steps=tuple(steps)))
-        case events.AskUser(
-            ref=ref
-        ):  # a tool that asks keeps running, so that the run has no interrupt to end with
+        case events.AskUser(ref=ref):
+            # A tool that asks keeps running, so that the run has no interrupt to end with.
             return run, (custom_frame("question", _interrupt(run, ref, *response.asked[ref])),)
         case events.AgentSuspended(waiting=waiting):
             return replace(run, waiting=waiting), ()

@@ -182,9 +182,8 @@ async def _serve_connection(
         ended = [*leaves(group), *ended]
     explaining = (AgentrailError, websockets.ConnectionClosed, websockets.HandshakeError)
     told = [one for one in ended if isinstance(one, explaining)]
-    for one in (
-        ended
-    ):  # frames of Trio refer to the errors that passed them: cycles, which only the collector would free
+    # Frames of Trio refer to the errors that passed them: cycles, which only the collector would free.
+    for one in ended:
         for error in (one, *leaves(one.__cause__ or one)):
             error.__traceback__ = None
     return next(iter(told or ended), None)

@@ -239,10 +239,8 @@ class Hibernation:
                 self._stay_asleep(cell, error)
             else:  # another node was faster, and continues it
                 self._forget_moved(cell, str(error))
-        except (
-            SessionDown,
-            SessionNotFound,
-        ) as error:  # it ended elsewhere, was deleted, or the supervisor closes
+        except (SessionDown, SessionNotFound) as error:
+            # It ended elsewhere, was deleted, or the supervisor closes.
             self._forget_sleeping(cell, str(error) if self._shared.down is None else RESTED)
         except AgentrailError as error:
             self._stay_asleep(cell, error)

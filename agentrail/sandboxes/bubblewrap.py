@@ -284,10 +284,8 @@ class View:
         options += ["--bind", str(self.root), str(self.root)]
         options += self._decide_protected()
         options += _hide(inside, self.lacks)
-        for path in (
-            *hidden,
-            *filter(Path.is_dir, (*inside, *outside)),
-        ):  # by now, everything mounted in them has its place
+        # By now, everything mounted in them has its place.
+        for path in (*hidden, *filter(Path.is_dir, (*inside, *outside))):
             if path in inside or not _lies_in(path, (self.root, *shown)):
                 options += ["--remount-ro", str(path)]
         return Confining(

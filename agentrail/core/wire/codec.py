@@ -84,11 +84,8 @@ def decode_event(text: bytes | str) -> Event | UnknownEvent:
     """
     try:
         return _event_of(_with_meta(_read(text)))
-    except (
-        *_FAULTS,
-        TypeError,
-        UnicodeEncodeError,
-    ) as error:  # the last two: neither bytes nor text of Unicode
+    except (*_FAULTS, TypeError, UnicodeEncodeError) as error:
+        # The last two: neither bytes nor text of Unicode.
         if not _is_news(error):
             raise _refusal(error, of="event") from error
     return _unknown(text)

@@ -254,9 +254,8 @@ class Approvals(Checker):
 
     name = "approvals"
     kinds: ClassVar[frozenset[LineKind]] = frozenset({"step", "effect", "tool"})
-    _shown: dict[LineKey, str | None] = field(
-        init=False, factory=dict
-    )  # digest, or None while it is not approved
+    # Digest, or None while it is not approved.
+    _shown: dict[LineKey, str | None] = field(init=False, factory=dict)
     _ran: dict[LineKey, str] = field(init=False, factory=dict)
     _due: dict[LineKey, _Deadline] = field(init=False, factory=dict)
     _set: dict[LineKey, _Deadline] = field(init=False, factory=dict)
@@ -479,13 +478,11 @@ class Liveness(Checker):
 
     name = "liveness"
     kinds: ClassVar[frozenset[LineKind]] = frozenset({"person", "event", "step", "store", "node", "note"})
-    _due: dict[tuple[str, str, str], float] = field(
-        init=False, factory=dict
-    )  # what, session, name: since when
+    # What, session, name: since when.
+    _due: dict[tuple[str, str, str], float] = field(init=False, factory=dict)
     _asked: dict[str, tuple[str, str, str]] = field(init=False, factory=dict)
-    _silent: set[tuple[str, str]] = field(
-        init=False, factory=set
-    )  # sessions that publish no more, with the place
+    # Sessions that publish no more, with the place.
+    _silent: set[tuple[str, str]] = field(init=False, factory=set)
     _suspended: dict[str, bool] = field(init=False, factory=dict)
     _counts: dict[LineKey, tuple[int, int]] = field(init=False, factory=dict)
     _idle: dict[str, int] = field(init=False, factory=dict)
