@@ -39,7 +39,7 @@ ALLOW = ["shell(sh test_total.sh)", *(f"shell(git {verb} *)" for verb in ("diff"
 # It has a shell like its leader, and its own rules: both must allow a call.
 REVIEWER = Agent(
     name="reviewer",
-    description="Reads a commit and says what is wrong with it.",
+    description="Reviews a commit and lists its faults.",
     system_prompt="You review. Look at the last commit.",
     tools=builtin("read_file", "grep", "shell"),
     permissions={
