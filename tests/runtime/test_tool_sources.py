@@ -1,5 +1,6 @@
 """How long the tool sources of a supervisor live, with sources that need no process."""
 
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -65,14 +66,21 @@ class Sources:
         return [one.is_open for of, one in self.made if of == owner]
 
 
-async def test_a_source_of_a_principal_ends_when_it_is_used_no_more(autojump_clock):
-    """Not at once, because its user may return, and not while another session uses it."""
-    make = Sources()
+@asynccontextmanager
+async def opened(make):
+    """The tool sources of one server, below a supervisor."""
     async with (
         open_supervisor(SupervisorFlags("one_for_one")) as root,
         trio.open_nursery() as nursery,
     ):
-        sources = ToolSources(make, [SimpleNamespace(name="p")], root.start_child, nursery)
+        yield root, ToolSources(make, [SimpleNamespace(name="p")], root.start_child, nursery)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_source_of_a_principal_ends_when_it_is_used_no_more(autojump_clock):
+    """Not at once, because its user may return, and not while another session uses it."""
+    make = Sources()
+    async with opened(make) as (root, sources):
 
         def join(owner):
             (running,) = sources.of_principal(None, owner, "")
@@ -98,17 +106,12 @@ async def test_a_source_of_a_principal_ends_when_it_is_used_no_more(autojump_clo
         assert make.open_for("ann") == [False, True]
         assert make.open_for("bob") == [False]
         assert [child.id for child in (await root.tree()).children] == ["mcp p ann"]
-        nursery.cancel_scope.cancel()
 
 
 async def test_a_session_that_comes_while_its_source_ends_has_a_new_one(autojump_clock):
     """It is started under the same name, as soon as that is free."""
     make = Sources()
-    async with (
-        open_supervisor(SupervisorFlags("one_for_one")) as root,
-        trio.open_nursery() as nursery,
-    ):
-        sources = ToolSources(make, [SimpleNamespace(name="p")], root.start_child, nursery)
+    async with opened(make) as (_, sources):
         (first,) = sources.of_principal(None, "ann", "")
         sources.start(first)
         first.join(object())()
@@ -121,17 +124,12 @@ async def test_a_session_that_comes_while_its_source_ends_has_a_new_one(autojump
         await trio.sleep(2 * STOP_SECONDS)
         assert make.made[0][1].is_open is False
         assert second.source.is_open
-        nursery.cancel_scope.cancel()
 
 
 async def test_a_source_that_is_being_started_ends_when_its_user_is_forgotten(autojump_clock):
     """It would have its login, and the next one of this user would wait for its end."""
     make = Sources()
-    async with (
-        open_supervisor(SupervisorFlags("one_for_one")) as root,
-        trio.open_nursery() as nursery,
-    ):
-        sources = ToolSources(make, [SimpleNamespace(name="p")], root.start_child, nursery)
+    async with opened(make) as (_, sources):
         (first,) = sources.of_principal(None, "ann", "")
         sources.start(first)
         await sources.forget_logins("ann")
@@ -141,7 +139,6 @@ async def test_a_source_that_is_being_started_ends_when_its_user_is_forgotten(au
         await trio.sleep(2 * STOP_SECONDS)
         assert not first.source.is_open
         assert second.source.is_open
-        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("is_kept", [False, True])
