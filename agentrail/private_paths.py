@@ -37,10 +37,8 @@ def private_below(root: Path) -> tuple[tuple[str, ...], ...]:
 
 
 @functools.lru_cache(maxsize=256)
-def _below(
-    root: Path, known: int
-) -> tuple[tuple[str, ...], ...]:  # called for each file, and `known` shows when there are more
-    del known
+def _below(root: Path, known: int) -> tuple[tuple[str, ...], ...]:
+    del known  # called for each file, and it shows when there are more
     return tuple(path.relative_to(root).parts for path in (*_places,) if root in path.parents)
 
 

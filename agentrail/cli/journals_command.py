@@ -108,7 +108,8 @@ def journals(  # noqa: PLR0913 - an option each
         for stored in chosen.found_in(opened, place.scope):
             row = {"session": shown_id(stored), **_judged(opened, stored, judge)}
             counts[row["result"]] += 1
-            say(*([msgspec.json.encode(row).decode()] if json else map(without_controls, _lines_of(row))))
+            lines = [msgspec.json.encode(row).decode()] if json else map(without_controls, _lines_of(row))
+            say(*lines)
     if not json:
         say(", ".join(f"{count} {result}" for result, count in counts.items()) or "no session was chosen")
     if counts.total() == counts["left out"]:

@@ -113,7 +113,7 @@ def merge_settings(first: Settings, second: Settings) -> Settings:
     return Settings(
         default_agent=first.default_agent or second.default_agent,
         defaults={**second.defaults, **first.defaults},
-        agents={**first.agents, **second.agents, **first.agents},  # in this order
+        agents={**first.agents, **second.agents, **first.agents},  # those of the first come first, and win
         providers=providers,
         policies=(*first.policies, *second.policies),
         skills=_both(first.skills, second.skills),

@@ -162,7 +162,7 @@ Fullness: TypeAlias = Literal["caller", "process"]
 
 @define(eq=False)
 class OpenCounts(Generic[K]):
-    """Counts of open streams and sockets, limited per key and in total. None: no total limit."""
+    """Counts of open streams and sockets, limited per key and, unless `max_in_all` is None, in total."""
 
     _max_of_each: int
     _max_in_all: int | None = None

@@ -143,7 +143,7 @@ class SessionList:
         names_profiles: bool = True,
         most: int | None = None,
     ) -> list[ListedSession]:
-        """Return all root sessions, or those in memory and about the `most` last changed ones, unordered and without metadata. Ended ones count."""
+        """Return all root sessions, ended ones included, unordered and without metadata. With `most`: those in memory, and at least as many that changed last."""
         await trio.lowlevel.checkpoint()
         sessions = self._supervisor.sessions(scope=tenant_id)
         awake = [listed_awake(session, tenant_id, owner) for session in sessions]
@@ -169,7 +169,7 @@ class SessionList:
     async def rows(
         self, filters: Filters, *, most: int | None = None, first: Container[str] = ()
     ) -> list[StoredSession]:
-        """Return all stored sessions that a filter finds. Of more than twice `most`, those in `first` and the last changed ones."""
+        """Return all stored sessions that a filter finds. Of more than twice `most`, it keeps those in `first` and those that changed last."""
         rows: list[StoredSession] = []
         after: tuple[str, str] | None = None
         while page := await self._supervisor.find(filters, after=after, limit=_AT_ONCE):

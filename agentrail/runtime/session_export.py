@@ -188,8 +188,8 @@ def render_markdown(messages: tuple[Message, ...], *, content: bool = True) -> s
         said = "".join(block.text for block in message.content if isinstance(block, Text))
         calls = [block for block in message.content if isinstance(block, ToolCall)]
         parts.append(f"## {who}" + (f"\n\n{said}" if said else ""))
-        given = [msgspec.json.encode(one.arguments, enc_hook=dict).decode() for one in calls]
-        parts += [f"**Calls {one.name}**\n\n{_quoted(text)}" for one, text in zip(calls, given, strict=True)]
+        encode = msgspec.json.Encoder(enc_hook=dict).encode
+        parts += [f"**Calls {one.name}**\n\n{_quoted(encode(one.arguments).decode())}" for one in calls]
     return "\n\n".join(parts) + "\n" if parts else ""
 
 

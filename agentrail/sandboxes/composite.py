@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from itertools import chain
 from pathlib import PurePosixPath
 from typing import Final, TypeVar, cast
 
@@ -103,7 +102,8 @@ class CompositeSandbox:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Secrets of all of them, which no record may contain."""
-        return tuple(chain.from_iterable(map(secrets_held_by, (self._default, *self._routes.values()))))
+        parts = (self._default, *self._routes.values())
+        return tuple([text for one in parts for text in secrets_held_by(one)])
 
     async def aclose(self) -> None:
         """Close all of them, the default first. Idempotent.

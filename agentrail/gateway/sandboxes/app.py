@@ -211,7 +211,7 @@ class SandboxApp:
         await lease.is_ready.wait()
         if lease.sandbox is None or lease.failure:
             refuse_call("server_full", "a workspace cannot be created")
-        leases.find(lease_id, owner, trio.current_time())
+        leases.find(lease_id, owner, trio.current_time())  # raises if another client began before
         return WholeAnswer(body=encode_answer(facts_of_sandbox(lease.sandbox), None))
 
     async def _end(self, lease_id: str, owner: Principal, leases: Leases) -> WholeAnswer:
