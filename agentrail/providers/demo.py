@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from agentrail.abc import Capabilities
 from agentrail.core.policy.budget import Price
 from agentrail.core.protocol.request import Chunk, ModelRequest, ReasoningDelta, TextDelta, UsageUpdate
+from agentrail.core.values.sample_values import SampleValues
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.messages import (
     AssistantMessage,
@@ -333,22 +334,23 @@ def _arguments(prompt: str, schema: JsonObject) -> JsonObject:
         or _CAPITALISED.findall(prompt)
     )
     numbers = _NUMBER.findall(_QUOTED.sub(" ", prompt))  # numbers in a quoted text belong to it
+    samples = SampleValues(root=schema, words=(prompt,))
     filled: dict[str, JsonValue] = {}
     for name, given in properties.items():
-        parameter = given if isinstance(given, Mapping) else {}
-        value = _value(parameter, names, numbers)
+        parameter = samples.resolved(given)
+        value = _value(parameter, samples.kind_of(parameter), names, numbers)
         if value is None and isinstance(required, list) and name in required:
-            value = _stand_in(parameter, prompt)
+            value = samples.of(given)
         if value is not None:
             filled[name] = value
     return filled
 
 
-def _value(parameter: JsonObject, names: list[str], numbers: list[str]) -> JsonValue:
+def _value(parameter: JsonObject, kind: str, names: list[str], numbers: list[str]) -> JsonValue:
     choices = parameter.get("enum")
     if isinstance(choices, list) and choices:
         return choices[0]
-    match _kind(parameter):
+    match kind:
         case "string" if names:
             return names.pop(0).strip()
         case "integer" if numbers:
@@ -362,29 +364,6 @@ def _value(parameter: JsonObject, names: list[str], numbers: list[str]) -> JsonV
 def _bounded(digits: str) -> float:
     """Parse a number. One of five thousand digits would be infinite, which JSON cannot express."""
     return max(-_MAX_NUMBER, min(float(digits), _MAX_NUMBER))
-
-
-def _stand_in(parameter: JsonObject, prompt: str) -> JsonValue:
-    """Return a default for a parameter that the prompt does not supply."""
-    values: dict[str, JsonValue] = {
-        "string": prompt,
-        "integer": 1,
-        "number": 1,
-        "boolean": False,
-        "array": [],
-    }
-    return values.get(_kind(parameter), {})
-
-
-def _kind(parameter: JsonObject) -> str:
-    kind = parameter.get("type")
-    if isinstance(kind, list):
-        kind = next((item for item in kind if item != "null"), None)
-    variants = parameter.get("anyOf")
-    if kind is None and isinstance(variants, list):
-        kinds = [_kind(variant) for variant in variants if isinstance(variant, Mapping)]
-        kind = next((item for item in kinds if item != "null"), None)
-    return kind if isinstance(kind, str) else "string"
 
 
 # --- words

@@ -8,7 +8,6 @@ class TestMyStack(stacks.stack_machine(plugins=[SecurityGuard, CostGuard, MyPlug
 import inspect
 import itertools
 import json
-import math
 import re
 import unittest
 from collections import Counter
@@ -25,6 +24,7 @@ from hypothesis import (
     HealthCheck,
     Phase as HypothesisPhase,
     Verbosity,
+    find,
     seed as seeded,
     settings,
     strategies as st,
@@ -41,12 +41,14 @@ from agentrail.core.protocol.request import EffectId
 from agentrail.core.session.state import SessionConfig
 from agentrail.core.stack.loaded_stack import PluginEntry, load_stack
 from agentrail.core.stack.plugin import Plugin
+from agentrail.core.values.sample_values import SampleValues
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.messages import (
     AssistantBlock,
     AssistantMessage,
     Image,
     JsonObject,
+    JsonValue,
     PromptRef,
     SessionId,
     SteerRef,
@@ -87,9 +89,6 @@ _NOBODY: Final = s.SignalId("")
 _FIRST: Final = EffectId("0")
 _IMAGE: Final = Image(media_type="image/png", data="iVBORw0KGgo=")
 _TURNS_TO_COMPACT: Final = 6
-_PLAIN: Final[Mapping[str, Any]] = {
-    "integer": 1, "number": 1.0, "boolean": True, "null": None, "array": [], "object": {},
-}  # fmt: skip
 
 
 def hook_tours(tools: Toolbox, options: Mapping[str, Mapping[str, Any]]) -> Iterator[Tour]:
@@ -142,17 +141,12 @@ def updates_of(plugin: Plugin, given: Mapping[str, Any]) -> dict[str, Any]:
     return {one.name: one.default for one in parameters if one.default is not inspect.Parameter.empty}
 
 
-def plain_arguments(spec: ToolSpec) -> dict[str, Any]:
-    schema: Mapping[str, Any] = spec.parameters
-    properties: Mapping[str, Any] = schema.get("properties", {})
-    needed: Sequence[str] = schema.get("required", ())
-    return {key: _plain_value(properties.get(key, {})) for key in needed}
+def plain_arguments(spec: ToolSpec) -> JsonValue:
+    return SampleValues(root=spec.parameters, matching=_simplest_match).of(spec.parameters)
 
 
-def _plain_value(schema: Mapping[str, Any]) -> Any:
-    if schema.get("enum"):
-        return schema["enum"][0]
-    return _PLAIN.get(str(schema.get("type")), "a")
+def _simplest_match(pattern: str) -> str:
+    return find(st.from_regex(pattern), lambda _: True, settings=settings(database=None))
 
 
 def _prompt(*content: str | Image) -> s.Prompt:
@@ -232,9 +226,20 @@ class Vocabulary:
     def texts(self) -> SearchStrategy[str]:
         return st.sampled_from(("Go on.", *self.words))
 
-    def arguments(self, spec: ToolSpec) -> SearchStrategy[JsonObject]:
-        value = self._value(spec.parameters)
-        return value if spec.parameters.get("properties") else st.just({})
+    def arguments(self, spec: ToolSpec) -> SearchStrategy[JsonValue]:
+        words, numbers = (*_PLAIN_WORDS, *self.words), (1, 0, 2, -1, 0.5, *self.numbers)
+
+        @st.composite
+        def arguments(draw: st.DrawFn) -> JsonValue:
+            return SampleValues(
+                root=spec.parameters,
+                choose=lambda options: draw(st.sampled_from(options)),
+                words=words,
+                numbers=numbers,
+                matching=lambda pattern: draw(st.from_regex(pattern)),
+            ).of(spec.parameters)
+
+        return arguments()
 
     def calls(self) -> SearchStrategy[ToolCall]:
         """Generate calls as a model makes them: most are valid, some are broken, some name a missing tool."""
@@ -245,31 +250,6 @@ class Vocabulary:
     @staticmethod
     def _call(name: SearchStrategy[str], text: SearchStrategy[str]) -> SearchStrategy[ToolCall]:
         return st.builds(read_call, st.sampled_from(_CALL_IDS), name, text)
-
-    def _value(self, schema: Mapping[str, Any]) -> SearchStrategy[Any]:
-        if "enum" in schema:
-            return st.sampled_from(list(schema["enum"]))
-        kinds = schema.get("type", "string")
-        match kinds if isinstance(kinds, str) else kinds[0]:
-            case "object":
-                needed = schema.get("required", ())
-                each = {key: self._value(one) for key, one in schema.get("properties", {}).items()}
-                optional = {key: one for key, one in each.items() if key not in needed}
-                return st.fixed_dictionaries(
-                    {key: each[key] for key in needed if key in each}, optional=optional
-                )
-            case "array":
-                return st.lists(self._value(schema.get("items", {})), max_size=2)
-            case "integer":
-                return st.sampled_from((1, 0, 2, -1, *(math.floor(number) for number in self.numbers)))
-            case "number":
-                return st.sampled_from((1.0, 0.0, -1.0, *self.numbers))
-            case "boolean":
-                return st.booleans()
-            case "null":
-                return st.none()
-            case _:
-                return st.sampled_from((*_PLAIN_WORDS, *self.words))
 
 
 def vocabulary_of(plugins: Sequence[Plugin], tools: Sequence[ToolSpec] | None) -> Vocabulary:

@@ -154,14 +154,23 @@ def test_required_parameters_always_get_a_value():
         "list": {"type": "array"},
         "map": {"type": "object"},
         "maybe": {"anyOf": [{"type": "null"}, {"type": "integer"}]},
+        "choice": {"$ref": "#/$defs/Color"},
+        "place": {"$ref": "#/$defs/Place"},
     }
+    place = {
+        "type": "object",
+        "properties": {"floor": {"type": "integer", "minimum": 3}},
+        "required": ["floor"],
+    }
+    defined = {"Color": {"enum": ["red", "blue"]}, "Place": place}
     spec = ToolSpec(
         name="probe",
         description="",
-        parameters={"type": "object", "properties": kinds, "required": list(kinds)},
+        parameters={"type": "object", "properties": kinds, "required": list(kinds), "$defs": defined},
     )
     ((_, arguments),) = _calls(_Talk(spec).prompt("probe it"))
     expected = {"text": "probe it", "count": 1, "share": 1, "flag": False, "list": [], "map": {}, "maybe": 1}
+    expected |= {"choice": "red", "place": {"floor": 3}}
     assert arguments == expected
     assert spec.faults(arguments) == ()
     ((_, arguments),) = _calls(_Talk(spec).prompt('probe "the thing" of Bob 2 0.5 7'))

@@ -3,7 +3,10 @@
 import subprocess
 import sys
 import unittest
+from dataclasses import dataclass
+from typing import Annotated
 
+import msgspec
 import pytest
 from attrs import evolve, frozen
 from hypothesis import given, settings, strategies as st
@@ -21,6 +24,14 @@ EXAMPLES = 400
 # What finds nothing goes on to the last example: `make check` has all of them, `make test` a part.
 IN_VAIN = min(EXAMPLES, 8 * settings().max_examples)
 LIVES = min(40, 2 * settings().max_examples)
+
+
+@dataclass
+class Where:
+    """An argument with fields."""
+
+    city: str
+    number: int
 
 
 def puppet(name: str, priority: int, **rules: str) -> PuppetPlugin:
@@ -185,6 +196,31 @@ def test_tools_of_ones_own_are_called_with_arguments_that_fit():
     found = stacks.check_stack(stacks.stack_machine([frugal], tools=[pay]), examples=EXAMPLES, seed=1).found
     assert found is not None
     assert "RuntimeError: pay" in found.why
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        int | None,
+        tuple[int, str],
+        Where,
+        Where | None,
+        Annotated[str, msgspec.Meta(pattern="^[A-Z]{2}-[0-9]+$")],
+        Annotated[list[int], msgspec.Meta(min_length=3)],
+    ],
+    ids=str,
+)
+def test_a_tool_with_any_parameter_runs(kind):
+    """A tool whose calls are all refused shows nothing of a plugin that looks at what tools return."""
+
+    async def send(to):
+        """Send."""
+        return "sent"
+
+    send.__annotations__ = {"to": kind, "return": str}
+    tally = stacks.check_stack(stacks.stack_machine([], tools=[agentrail.tool(send)]), examples=1, seed=1)
+    assert tally.found is None
+    assert tally.tool_runs > 0
 
 
 @pytest.mark.check
