@@ -240,7 +240,7 @@ class Consolidation(HostPlugin):
         # Lines of a deleted source are removed at once, whether or not an update is due.
         lines = lines_without(before, {change.session: True for change in changes})
         if len(lines) < len(before):
-            await _write(memories, lines)
+            lines = await self._written(sessions, owner, memories, lines)
         user.has_profile = bool(lines)
         if user.rests_until_ms > sessions.now_ms():
             return
@@ -266,15 +266,21 @@ class Consolidation(HostPlugin):
         if found:
             together = [*lines, *found]
             merged = await self._ask(asking, merge_prompt(together), MergedProfile)
-            lines = await self._still_there(sessions, owner, lines_merged(merged, together))
             user.has_profile = True
-            await _write(memories, lines)
-            # Checked again for sessions deleted during the write.
-            later = await self._still_there(sessions, owner, lines)
-            if len(later) < len(lines):
-                await _write(memories, later)
+            await self._written(sessions, owner, memories, lines_merged(merged, together))
         user.made_at_ms = now
         read.update({change.session: change.changed_at_ms for change in due})
+
+    async def _written(
+        self, sessions: UserSessions, owner: SessionOwner, memories: Memories, lines: Sequence[ProfileLine]
+    ) -> tuple[ProfileLine, ...]:
+        """Write the lines whose sessions exist, also of sessions that are deleted during the write."""
+        there = await self._still_there(sessions, owner, lines)
+        await _write(memories, there)
+        later = await self._still_there(sessions, owner, there)
+        if len(later) < len(there):
+            await _write(memories, later)
+        return later
 
     async def _still_there(
         self, sessions: UserSessions, owner: SessionOwner, lines: Sequence[ProfileLine]

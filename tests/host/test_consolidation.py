@@ -160,6 +160,27 @@ async def test_who_is_forgotten_meanwhile_has_no_profile(place):
             assert sessions.profile_of() == []
 
 
+async def test_who_is_forgotten_while_lines_of_a_deleted_session_go_has_no_profile(monkeypatch):
+    """The profile was read before, and would be written again without these lines."""
+    sessions = Sessions(ada=["s1", "s2"])
+    plugin = Consolidation(ScriptedModel([found(), found(), merged(("a", [1]), ("b", [2]))]))
+    plugin.connect(sessions)
+    put = OwnMemories.put
+
+    async def forget_and_put(memories, *args, **kwargs):
+        sessions.there.clear()
+        sessions.recall.forget(MemoryOwner(tenant="acme", user="ada"))
+        return await put(memories, *args, **kwargs)
+
+    async with agentrail.open_supervisor() as asking:
+        await plugin.look(asking)
+        assert len(sessions.profile_of()) == 2
+        del sessions.there[ADA, "s1"]
+        monkeypatch.setattr(OwnMemories, "put", forget_and_put)
+        await plugin.look(asking)
+    assert sessions.profile_of() == []
+
+
 async def test_an_answer_that_fails_leaves_the_profile_as_it_was_and_others_get_theirs(caplog):
     """That user is left alone for an hour; nothing is written in part."""
     sessions = Sessions(ada=["s1"], bob=["b1"])
