@@ -41,6 +41,7 @@ KINDS = {
         "properties": {"a": {}},
         "anyOf": [{"required": ["a"]}, {"required": ["b"]}],
     },
+    "a table": {"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 2},
     "a tree": {"$ref": "#/$defs/N~1", "description": "whose references have escapes"},
 }
 PARAMETERS = {

@@ -14,8 +14,7 @@ from agentrail.messages import JsonValue
 Known: TypeAlias = dict[str, Any]
 """A schema without references and variants."""
 
-MAX_PARTS: Final = 1_000
-_MAX_STEPS: Final = 100
+MAX_PARTS: Final = 10_000
 _MAX_ITEMS: Final = 20
 _MAX_CHARACTERS: Final = 1_000
 _MAX_LEVELS: Final = 20
@@ -27,6 +26,7 @@ _IN_ITS_FORM: Final[Mapping[object, str]] = MappingProxyType(
         "base64": "YQ==",
         "date": "2026-01-31",
         "date-time": "2026-01-31T12:00:00Z",
+        "decimal": "1.5",
         "duration": "P1D",
         "email": "ann@example.org",
         "time": "12:00:00Z",
@@ -98,18 +98,20 @@ class SampleValues:
     def resolved(self, schema: object, level: int = 0) -> Known:
         """Return a schema together with what it refers to, and with one of its variants: null ends a long chain."""
         known = _joined({}, schema)
-        for _ in range(_MAX_STEPS):  # a variant may lead back to where it is
+        while self._left > 0:  # a variant may lead back to where it is
             if "$ref" in known:
                 others = [self._referred(known.pop("$ref"))]
             elif "allOf" in known:
                 others = known.pop("allOf")
             elif variants := known.pop("anyOf", None) or known.pop("oneOf", None):
+                self._left -= len(variants)
                 ends = [one for one in variants if _is_null(one)] if level >= _LEVELS_WITH_MORE else []
                 others = [self.choose(ends or sorted(variants, key=_is_null))]
             else:
                 break
             for other in others:
                 known = _joined(known, other)
+                self._left -= 1 + len(known["properties"]) + len(known["required"])
         return known
 
     def kind_of(self, known: Known) -> str:
@@ -127,11 +129,14 @@ class SampleValues:
     def _object(self, known: Known, level: int) -> JsonValue:
         needed = known.get("required", ())
         properties = {**dict.fromkeys(needed), **known.get("properties", {})}
-        return {
+        made = {
             name: self.of(one, level + 1)
             for name, one in properties.items()
             if name in needed or (level < _LEVELS_WITH_MORE and self.choose((False, True)))
         }
+        missing = min(known.get("minProperties", 0), _MAX_ITEMS) - len(made)
+        others = known.get("additionalProperties")
+        return made | {f"key_{number}": self.of(others, level + 1) for number in range(missing)}
 
     def _array(self, known: Known, level: int) -> JsonValue:
         first, others = known.get("prefixItems", ()), known.get("items")
