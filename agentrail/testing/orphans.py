@@ -120,8 +120,9 @@ def _adopting() -> Iterator[None]:
 
 def _bury_adopted(ended: Iterable[int]) -> None:
     """Reap ended processes that no code here will wait for: init would have done so. Goes through the heap, which may take long."""
-    waited_for = {one.pid for one in gc.get_objects() if isinstance(one, subprocess.Popen)}
-    for pid in ended:
+    waited_for = {getattr(one, "pid", None) for one in gc.get_objects() if isinstance(one, subprocess.Popen)}
+    # Not while a thread starts a process: its number may be any of these.
+    for pid in ended if None not in waited_for else ():
         if pid not in waited_for:
             with suppress(ChildProcessError):  # a grandchild, or reaped meanwhile
                 os.waitpid(pid, os.WNOHANG)

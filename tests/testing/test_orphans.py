@@ -59,14 +59,17 @@ os.execvp("sleep", ["sleep", sys.argv[1]])
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only init can adopt")
+async def run_away(seconds):
+    ran = await trio.run_process([sys.executable, "-c", RUNAWAY, seconds], capture_stdout=True)
+    return int(ran.stdout)
+
+
+only_linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only init can adopt")
+
+
+@only_linux
 async def test_a_grandchild_that_ran_away_is_noticed(kernel):
     """A double fork and a session of its own would give it to init; it is found all the same, and buried if it has ended."""
-
-    async def run_away(seconds):
-        ran = await trio.run_process([sys.executable, "-c", RUNAWAY, seconds], capture_stdout=True)
-        return int(ran.stdout)
-
     pid = 0
     with pytest.raises(AssertionError, match=r"process \d+ \(sleep, alive\)"):
         async with no_orphans(within_seconds=0):
@@ -79,6 +82,20 @@ async def test_a_grandchild_that_ran_away_is_noticed(kernel):
     async with no_orphans():
         pid = await run_away("0")
     assert not Path(f"/proc/{pid}").exists()
+
+
+@only_linux
+async def test_nothing_is_buried_while_a_process_is_being_started():
+    """By another thread, whose `Popen` has no number yet: what has ended may be its child, for which it waits."""
+    starting = subprocess.Popen.__new__(subprocess.Popen)
+    with pytest.raises(AssertionError, match=r"\(sleep, ended, never waited for\)"):
+        async with no_orphans(within_seconds=0):
+            pid = await run_away("0")
+            while ") Z " not in Path(f"/proc/{pid}/stat").read_text():
+                await trio.lowlevel.checkpoint()
+    del starting
+    async with no_orphans():
+        assert os.waitpid(pid, 0)[0] == pid
 
 
 @needs_proc
