@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ import httpx
 import psycopg
 import trio
 
+from agentrail.stores.postgres_private import free_ports
 from agentrail.stores.postgres_schema import migrate
 from benchmarks.idle import ROOT
 from scripts.crash_nodes_history import RUN
@@ -66,13 +66,6 @@ http {{
 """
 
 
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 def find_nginx() -> str | None:
     """Return the path of nginx, which Debian keeps out of the path of ordinary users."""
     return shutil.which("nginx", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin")
@@ -92,7 +85,7 @@ class NodeProcess:
 
     def __init__(self, name: str, folder: Path, environ: dict[str, str], postgres: int) -> None:
         self.name = name
-        self.port = free_port()
+        (self.port,) = free_ports(1)
         self.to_store = CuttingProxy(postgres)
         self.to_node = CuttingProxy(self.port)
         self.log = folder / f"{name}.log"
@@ -202,7 +195,7 @@ class Cluster:
         }
         self.environ = environ
         self.nodes = [NodeProcess(f"node-{number}", folder, environ, server.port) for number in range(nodes)]
-        self._port = free_port()
+        (self._port,) = free_ports(1)
         self.base = f"http://127.0.0.1:{self._port}"
         self._nginx: subprocess.Popen[bytes] | None = None
 

@@ -9,7 +9,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -22,6 +21,7 @@ import trio
 from attrs import define, field, frozen
 
 from agentrail.distribution import NAME
+from agentrail.stores.postgres_private import free_ports
 from tests.cli.rig import WARM
 from tests.forked import open_forked
 from tests.pages import ROOT, why_not_played
@@ -88,7 +88,7 @@ def fits(shown: tuple[str, ...], seen: str) -> bool:
 @define
 class Console:
     folder: Path
-    port: str = field(factory=lambda: f"{_free_port()}")
+    port: str = field(factory=lambda: f"{free_ports(1)[0]}")
     played: int = 0
     sets_variables: bool = False
     _servers: list["_Server"] = field(factory=list)
@@ -261,9 +261,3 @@ class _bounded:  # noqa: N801 - used as a statement
 
     def __exit__(self, *_: object) -> None:
         self._timer.cancel()
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port

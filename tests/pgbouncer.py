@@ -15,6 +15,7 @@ from typing import Final
 
 import psycopg
 
+from agentrail.stores.postgres_private import free_ports
 from tests.postgres import PostgresServer, postgres_environ
 
 _START_SECONDS: Final = 30.0
@@ -45,9 +46,7 @@ class Pooler:
     def __init__(self, server: PostgresServer) -> None:
         self._cluster = server.cluster
         self._log = server.cluster.directory / "pgbouncer.log"
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", 0))
-            self.port: int = one.getsockname()[1]
+        (self.port,) = free_ports(1)
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:

@@ -31,6 +31,7 @@ ROLE: Final = "agentrail"
 POSTGRES_START_SECONDS: Final = 60.0
 """Time limit for a start. Recovery after a power failure is part of it."""
 
+_PORTS: Final = range(20_000, 32_000)
 _STOPS: Final = ((signal.SIGINT, 30.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
 _OLD_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 0.05
@@ -298,12 +299,16 @@ def _text_of(path: Path) -> str:
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Return loopback ports that nothing listens on now."""
+    """Return loopback ports that nothing listens on now. None is one that a system gives to outgoing connections."""
+    found: list[int] = []
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return tuple([int(one.getsockname()[1]) for one in sockets])
+        while len(found) < count:
+            one = stack.enter_context(socket.socket())
+            port = _PORTS[int(outside.jitter() * len(_PORTS))]
+            with contextlib.suppress(OSError):
+                one.bind(("127.0.0.1", port))
+                found.append(port)
+    return tuple(found)
 
 
 @asynccontextmanager

@@ -1,6 +1,7 @@
 """Samples: what is made for a schema is what its validator accepts, and making it ends."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -17,7 +18,7 @@ NODE = {
     },
     "required": ["name", "next"],
 }
-KINDS = {
+KINDS: dict[str, Any] = {
     "a number of an open range": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
     "a large whole number": {"type": "integer", "minimum": 7.5, "multipleOf": 10},
     "a small one": {"type": "integer", "exclusiveMaximum": -40},
@@ -44,7 +45,7 @@ KINDS = {
     "a table": {"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 2},
     "a tree": {"$ref": "#/$defs/N~1", "description": "whose references have escapes"},
 }
-PARAMETERS = {
+PARAMETERS: dict[str, Any] = {
     "type": "object",
     "properties": KINDS,
     "required": list(KINDS),

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 from contextlib import asynccontextmanager
 from functools import partial
@@ -15,6 +14,7 @@ from agentrail.abc import Error, Ok
 from agentrail.errors import SessionRefused
 from agentrail.events import ToolExecutionEnd
 from agentrail.messages import Image
+from agentrail.stores.postgres_private import free_ports
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.orphans import no_orphans
 from agentrail.tools.mcp import McpServer
@@ -47,13 +47,6 @@ async def over_http(port):
     finally:
         process.kill()
         await process.wait()
-
-
-def free_port():
-    """Return a port that was free a moment ago."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 async def outcomes_of(supervisor, *wanted):
@@ -143,7 +136,7 @@ async def test_the_file_server_reads_below_its_directory_and_nowhere_else(tmp_pa
 @LEAVES_GENERATORS
 async def test_a_server_over_http_that_is_killed_and_comes_back():
     """11.3: calls in flight are answered at once, and a session of the older revision is begun again."""
-    port = free_port()
+    (port,) = free_ports(1)
     server = McpServer("e", url=f"http://127.0.0.1:{port}/mcp", required=True)
     with trio.fail_after(WITHIN_SECONDS):
         async with agentrail.open_supervisor(mcp=[server]) as supervisor:
@@ -173,7 +166,7 @@ async def test_a_server_over_http_that_is_killed_and_comes_back():
 @LEAVES_GENERATORS
 async def test_an_abort_over_http_ends_the_call():
     """11.4: a stopped call is stopped at the server, and the next one works."""
-    port = free_port()
+    (port,) = free_ports(1)
     server = McpServer("e", url=f"http://127.0.0.1:{port}/mcp", required=True)
     with trio.fail_after(WITHIN_SECONDS):
         async with over_http(port), agentrail.open_supervisor(mcp=[server]) as supervisor:

@@ -12,6 +12,7 @@ import pytest
 import trio
 
 from agentrail.cli.serve_options import DEFAULT_PORT
+from agentrail.stores.postgres_private import free_ports
 from agentrail.testing.models import ScriptedModel, says
 from tests.gateway.web import serving
 
@@ -69,7 +70,7 @@ async def test_a_stream_comes_through_nginx_as_it_is_written(tmp_path):
     program = needs("nginx")
     model = ScriptedModel([says("Hello, ", "world.", pause_seconds=0.4)])
     async with serving(model, allowed_hosts=["agents.example"]) as web:
-        port = await free_port()
+        (port,) = free_ports(1)
         text = (FILES / "nginx.conf").read_text(encoding="utf-8")
         text = re.sub(r"listen 443 ssl;", f"listen 127.0.0.1:{port};", text)
         text = re.sub(r"ssl_certificate.*", "", text).replace(
@@ -114,14 +115,6 @@ async def first_line(port: int, request: str) -> bytes:
     async with stream:
         await stream.send_all(request.encode())
         return (await stream.receive_some()).splitlines()[0] + b" "
-
-
-async def free_port() -> int:
-    """A port that is free at this moment."""
-    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    port: int = listener.socket.getsockname()[1]
-    await listener.aclose()
-    return port
 
 
 async def wait_for_port(port: int) -> None:

@@ -1,7 +1,6 @@
 """A Prometheus of the distribution scrapes a server: for a minute in CI, elsewhere for three scrapes."""
 
 import os
-import socket
 from functools import partial
 
 import httpx
@@ -11,6 +10,7 @@ import yaml
 
 from agentrail.gateway.metrics_routes import scrape_application
 from agentrail.gateway.serving import addresses_of, open_listeners, serve_app
+from agentrail.stores.postgres_private import free_ports
 from agentrail.telemetry.metrics import Metrics
 from agentrail.testing.models import FunctionModel, says
 from tests.conftest import SERVICES
@@ -18,12 +18,6 @@ from tests.gateway.web import serving
 from tests.telemetry.test_alerts import ALERTS, QUERIES, RULES
 
 SCRAPES = 60 if os.environ.get("CI") == "true" else 3
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def configured(folder, target):
@@ -41,7 +35,7 @@ def configured(folder, target):
 @pytest.mark.services("prometheus")
 async def test_prometheus_scrapes_a_server_and_knows_every_expression(tmp_path):
     """Each scrape succeeds, each rule and each panel is evaluated, and no alert fires while sessions talk."""
-    port = free_port()
+    (port,) = free_ports(1)
     base = f"http://127.0.0.1:{port}/api/v1"
     with trio.fail_after(SCRAPES + 60):
         async with (
