@@ -21,8 +21,6 @@ from agentrail.otp.exits import ExitReason, Normal, check_reason
 from agentrail.otp.guarded_calls import call_guarded, is_async, show
 from agentrail.otp.tracebacks import print_exception
 
-__all__ = ["Activate", "Address", "Entry", "Name", "Registered", "Registry", "RegistryEvent", "Unregistered"]
-
 Activate: TypeAlias = Callable[[], Awaitable[object]]
 
 _SLACK: Final = 32

@@ -17,8 +17,6 @@ from agentrail.otp.exits import ExitReason, NoProcess
 from agentrail.otp.guarded_calls import show
 from agentrail.otp.statem_types import check_bound
 
-__all__ = ["ChildDown", "ChildEvent", "ChildGone", "ChildRestarted", "ChildUp", "Watching", "watch"]
-
 _NOBODY: Final = NoProcess()
 
 

@@ -8,22 +8,12 @@ from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar, get_ar
 import trio
 from attrs import define, field, frozen
 
-from agentrail.actors.dead_letters import DeadLetters, bury, dead_letters
+from agentrail.actors.dead_letters import bury
 from agentrail.actors.reply_slots import ReplyTo
 from agentrail.errors import InvalidSpec, MailboxFull
 from agentrail.otp.exits import ExitReason, NoProcess
 from agentrail.otp.statem import Call
 from agentrail.otp.statem_types import check_bound
-
-__all__ = [
-    "NO_MESSAGE",
-    "DeadLetters",
-    "LaneStatistics",
-    "Mailbox",
-    "MailboxStatistics",
-    "Overflow",
-    "dead_letters",
-]
 
 M = TypeVar("M")
 

@@ -7,20 +7,8 @@ from typing import Final, NewType
 import trio
 from attrs import frozen
 
-from agentrail.actors.actor_handle import ActorCell, ActorHandle, ExitSignal, cell_of, mailbox_of
+from agentrail.actors.actor_handle import ActorCell, ActorHandle, cell_of, mailbox_of
 from agentrail.otp.exits import ExitReason, NoProcess
-
-__all__ = [
-    "Down",
-    "ExitSignal",
-    "Monitor",
-    "MonitorId",
-    "Notice",
-    "link",
-    "monitor",
-    "monitor_started",
-    "unlink",
-]
 
 MonitorId = NewType("MonitorId", int)
 

@@ -312,8 +312,6 @@ def _copied(job: object) -> object:
     return copied
 
 
-__all__ = ["Pool", "PoolFlags", "PoolJob", "PoolStatistics", "open_pool"]
-
 J = TypeVar("J")
 R = TypeVar("R")
 W = TypeVar("W")

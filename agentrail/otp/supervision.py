@@ -33,7 +33,7 @@ from agentrail.otp.child_specs import (
 )
 from agentrail.otp.exits import ExitReason
 from agentrail.otp.guarded_calls import show
-from agentrail.otp.restarts import admit_restart, is_cancelled_start, left_behind
+from agentrail.otp.restarts import is_cancelled_start, left_behind
 from agentrail.otp.supervision_starts import come_up, end_start
 from agentrail.otp.supervision_state import (
     Child,
@@ -436,9 +436,6 @@ def _wrong_key(child_id: Hashable) -> errors.WrongChildKey:
         f"children of a 'dynamic' supervisor are identified by their handles, got the id {show(child_id)}"
     )
     return errors.WrongChildKey(message)
-
-
-__all__ = ["admit_restart", "begin_supervisor", "step_supervisor"]
 
 
 def begin_supervisor(

@@ -15,7 +15,7 @@ from hypothesis import example, given, strategies as st
 from agentrail.actors import Behaviour, Init, machine, open_supervisor
 from agentrail.actors.actor_handle import cell_of, mailbox_of
 from agentrail.actors.actor_registry import Registered, Registry, Unregistered
-from agentrail.actors.mailbox import dead_letters
+from agentrail.actors.dead_letters import dead_letters
 from agentrail.errors import MailboxFull
 from agentrail.otp.child_specs import ChildSpec, SupervisorFlags
 from agentrail.otp.exits import Shutdown

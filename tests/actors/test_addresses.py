@@ -6,7 +6,7 @@ import trio
 from agentrail.actors import open_supervisor
 from agentrail.actors.actor_registry import Registry
 from agentrail.actors.address import Address, Wait
-from agentrail.actors.mailbox import dead_letters
+from agentrail.actors.dead_letters import dead_letters
 from agentrail.errors import ActorDown, CallingSelf, CallTimeout, InvalidSpec, MailboxFull, NoMailbox
 from agentrail.otp.child_specs import Backoff, ChildSpec, SupervisorFlags
 from agentrail.otp.exits import NoProcess

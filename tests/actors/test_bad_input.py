@@ -20,8 +20,9 @@ from agentrail.actors import (
     unlink,
     worker,
 )
+from agentrail.actors.dead_letters import dead_letters
 from agentrail.actors.introspection import get_status, resume, suspend
-from agentrail.actors.mailbox import Mailbox, dead_letters
+from agentrail.actors.mailbox import Mailbox
 from agentrail.actors.monitor import monitor
 from agentrail.errors import (
     ActorDown,

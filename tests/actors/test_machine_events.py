@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from agentrail.actors import SELF, Send, resume, suspend
-from agentrail.actors.mailbox import dead_letters
+from agentrail.actors.dead_letters import dead_letters
 from agentrail.errors import CallTimeout, MailboxFull
 from agentrail.otp.statem import (
     Call,

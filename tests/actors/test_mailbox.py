@@ -6,7 +6,8 @@ import pytest
 import trio
 import trio.testing
 
-from agentrail.actors.mailbox import Mailbox, dead_letters
+from agentrail.actors.dead_letters import dead_letters
+from agentrail.actors.mailbox import Mailbox
 from agentrail.errors import MailboxFull
 from agentrail.otp.exits import Normal
 

@@ -6,7 +6,7 @@ import trio
 from agentrail.actors import Behaviour, Init, machine
 from agentrail.actors.actor_handle import cell_of
 from agentrail.actors.actor_registry import Registry
-from agentrail.actors.mailbox import dead_letters
+from agentrail.actors.dead_letters import dead_letters
 from agentrail.errors import ActorDown, CallTimeout
 from agentrail.otp.child_specs import ChildSpec
 from agentrail.otp.exits import Shutdown

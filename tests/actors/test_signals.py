@@ -4,9 +4,9 @@ import pytest
 import trio
 
 from agentrail.actors import SELF, Link, Send, Unlink, Unwatch, Watch, machine, open_partitions, worker
-from agentrail.actors.actor_handle import cell_of
-from agentrail.actors.mailbox import dead_letters
-from agentrail.actors.monitor import Down, ExitSignal, link, monitor, unlink
+from agentrail.actors.actor_handle import ExitSignal, cell_of
+from agentrail.actors.dead_letters import dead_letters
+from agentrail.actors.monitor import Down, link, monitor, unlink
 from agentrail.errors import CallTimeout, MailboxFull, NoPartitions
 from agentrail.otp.child_specs import ChildSpec
 from agentrail.otp.exits import Killed, NoProcess, Normal, Shutdown

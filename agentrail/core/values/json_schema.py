@@ -419,8 +419,6 @@ def _object_check(schema: Mapping[str, object]) -> _QuickCheck | None:
     return takes
 
 
-__all__ = ["MAX_FAULTS", "CompiledSchema", "fault_of_schema"]
-
 MAX_FAULTS: Final = 10
 
 _MAX_COUNTED: Final = 100

@@ -11,7 +11,7 @@ from attrs import define, field
 
 from agentrail.messages import JsonValue
 
-Known: TypeAlias = dict[str, Any]
+SchemaPart: TypeAlias = dict[str, Any]
 """A schema without references and variants."""
 
 MAX_PARTS: Final = 10_000
@@ -95,7 +95,7 @@ class SampleValues:
             case _:
                 return self._text(known)
 
-    def resolved(self, schema: object, level: int = 0) -> Known:
+    def resolved(self, schema: object, level: int = 0) -> SchemaPart:
         """Return a schema together with what it refers to, and with one of its variants: null ends a long chain."""
         known = _joined({}, schema)
         while self._left > 0:  # a variant may lead back to where it is
@@ -114,7 +114,7 @@ class SampleValues:
                 self._left -= 1 + len(known["properties"]) + len(known["required"])
         return known
 
-    def kind_of(self, known: Known) -> str:
+    def kind_of(self, known: SchemaPart) -> str:
         """Return the type of a value, of several one that is chosen."""
         kinds = known.get("type") or ("object" if known.get("properties") else "string")
         return kinds if isinstance(kinds, str) else str(self.choose(sorted(kinds, key="null".__eq__)))
@@ -126,7 +126,7 @@ class SampleValues:
             found = found.get(name) if isinstance(found, Mapping) else None
         return found
 
-    def _object(self, known: Known, level: int) -> JsonValue:
+    def _object(self, known: SchemaPart, level: int) -> JsonValue:
         needed = known.get("required", ())
         properties = {**dict.fromkeys(needed), **known.get("properties", {})}
         made = {
@@ -138,7 +138,7 @@ class SampleValues:
         others = known.get("additionalProperties")
         return made | {f"key_{number}": self.of(others, level + 1) for number in range(missing)}
 
-    def _array(self, known: Known, level: int) -> JsonValue:
+    def _array(self, known: SchemaPart, level: int) -> JsonValue:
         first, others = known.get("prefixItems", ()), known.get("items")
         least = min(max(known.get("minItems", 0), len(first)), _MAX_ITEMS)
         most = min(known.get("maxItems", _MAX_ITEMS), least if others is False else least + 2)
@@ -148,7 +148,7 @@ class SampleValues:
             return items
         return [one for n, one in enumerate(items) if one not in items[:n]]
 
-    def _number(self, known: Known, kind: type[int] | type[float]) -> JsonValue:
+    def _number(self, known: SchemaPart, kind: type[int] | type[float]) -> JsonValue:
         step = known.get("multipleOf", 1)
         fitting: list[float] = []
         with suppress(OverflowError):  # an integer with more digits than a float can have
@@ -158,7 +158,7 @@ class SampleValues:
         number: float = self.choose(list(dict.fromkeys(fitting)) or [kind(self.numbers[0])])
         return number
 
-    def _text(self, known: Known) -> str:
+    def _text(self, known: SchemaPart) -> str:
         if self.matching is not None and "pattern" in known:
             return self.matching(known["pattern"])
         form = _IN_ITS_FORM.get(known.get("format", known.get("contentEncoding")))
@@ -169,7 +169,7 @@ class SampleValues:
         return str(self.choose(fitting or [self.words[0].ljust(min(least, most), "a")[:most]]))
 
 
-def _joined(known: Known, schema: object) -> Known:
+def _joined(known: SchemaPart, schema: object) -> SchemaPart:
     more = schema if isinstance(schema, Mapping) else {}  # `true` accepts anything
     properties = {**known.get("properties", {}), **more.get("properties", {})}
     required = [*known.get("required", ()), *more.get("required", ())]
@@ -180,6 +180,6 @@ def _is_null(schema: object) -> bool:
     return isinstance(schema, Mapping) and schema.get("type") == "null"
 
 
-def _fits(number: float, known: Known) -> bool:
+def _fits(number: float, known: SchemaPart) -> bool:
     is_multiple = "multipleOf" not in known or number % known["multipleOf"] == 0
     return is_multiple and all(fits(number, known[name]) for name, fits in _BOUNDS.items() if name in known)

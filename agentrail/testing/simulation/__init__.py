@@ -10,58 +10,38 @@ What a scenario of one's own needs can be imported from here: `from agentrail.te
 - `chatty_model()`: a model whose answers depend on the conversation only
 """
 
-from agentrail.testing.simulation.chatty_model import chatty_model
-from agentrail.testing.simulation.determinism import check_deterministic
+from agentrail.testing.simulation.chatty_model import chatty_model as chatty_model
+from agentrail.testing.simulation.determinism import check_deterministic as check_deterministic
 from agentrail.testing.simulation.faults import (
-    CRASHES,
-    DAMAGE,
-    DISK,
-    EVERYTHING,
-    LYING_DISK,
-    MODEL,
-    NETWORK,
-    PEOPLE,
-    STORE,
-    TASKS,
-    TIME,
-    Fault,
+    CRASHES as CRASHES,
+    DAMAGE as DAMAGE,
+    DISK as DISK,
+    EVERYTHING as EVERYTHING,
+    LYING_DISK as LYING_DISK,
+    MODEL as MODEL,
+    NETWORK as NETWORK,
+    PEOPLE as PEOPLE,
+    STORE as STORE,
+    TASKS as TASKS,
+    TIME as TIME,
+    Fault as Fault,
 )
-from agentrail.testing.simulation.life import Report, run
-from agentrail.testing.simulation.schedule import FAIR, HYBRID, PORTFOLIO, POS, TRIO, WALK, Schedule, pct
-from agentrail.testing.simulation.shrinking import shrink
-from agentrail.testing.simulation.sim_files import replay
-from agentrail.testing.simulation.simulated_tests import simulation
-from agentrail.testing.simulation.stories import story
-from agentrail.testing.simulation.world import World
-
-__all__ = [
-    "CRASHES",
-    "DAMAGE",
-    "DISK",
-    "EVERYTHING",
-    "FAIR",
-    "HYBRID",
-    "LYING_DISK",
-    "MODEL",
-    "NETWORK",
-    "PEOPLE",
-    "PORTFOLIO",
-    "POS",
-    "STORE",
-    "TASKS",
-    "TIME",
-    "TRIO",
-    "WALK",
-    "Fault",
-    "Report",
-    "Schedule",
-    "World",
-    "chatty_model",
-    "check_deterministic",
-    "pct",
-    "replay",
-    "run",
-    "shrink",
-    "simulation",
-    "story",
-]
+from agentrail.testing.simulation.life import (
+    Report as Report,
+    run as run,
+)
+from agentrail.testing.simulation.schedule import (
+    FAIR as FAIR,
+    HYBRID as HYBRID,
+    PORTFOLIO as PORTFOLIO,
+    POS as POS,
+    TRIO as TRIO,
+    WALK as WALK,
+    Schedule as Schedule,
+    pct as pct,
+)
+from agentrail.testing.simulation.shrinking import shrink as shrink
+from agentrail.testing.simulation.sim_files import replay as replay
+from agentrail.testing.simulation.simulated_tests import simulation as simulation
+from agentrail.testing.simulation.stories import story as story
+from agentrail.testing.simulation.world import World as World
