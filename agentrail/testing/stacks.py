@@ -227,7 +227,7 @@ class Vocabulary:
         return st.sampled_from(("Go on.", *self.words))
 
     def arguments(self, spec: ToolSpec) -> SearchStrategy[JsonValue]:
-        words, numbers = (*_PLAIN_WORDS, *self.words), (1, 0, 2, -1, 0.5, *self.numbers)
+        words, numbers = (*_PLAIN_WORDS, *self.words), (1, 0, 2, -1, *self.numbers)
 
         @st.composite
         def arguments(draw: st.DrawFn) -> JsonValue:

@@ -20,6 +20,7 @@ NODE = {
 }
 KINDS: dict[str, Any] = {
     "a number of an open range": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+    "a share": {"type": "number", "minimum": 0.2, "maximum": 0.8},
     "a large whole number": {"type": "integer", "minimum": 7.5, "multipleOf": 10},
     "a small one": {"type": "integer", "exclusiveMaximum": -40},
     "below a bound": {"type": "number", "maximum": -2.5},

@@ -1,6 +1,7 @@
 """`simulation(...)`: a scenario as a test. The first one is such a test itself, collected by pytest."""
 
 import inspect
+import json
 import warnings
 from random import Random
 from types import SimpleNamespace
@@ -8,9 +9,10 @@ from types import SimpleNamespace
 import pytest
 import trio
 
+from agentrail.core.values.toolbox import ToolSpec
 from agentrail.testing.seeded import NotRepeatable
 from agentrail.testing.simulation import faults
-from agentrail.testing.simulation.chatty_model import _value as chatty_value, chatty_model
+from agentrail.testing.simulation.chatty_model import _call as chatty_call, chatty_model
 from agentrail.testing.simulation.ledger import EffectLedger
 from agentrail.testing.simulation.life import run
 from agentrail.testing.simulation.log import LifeLog
@@ -155,8 +157,10 @@ def test_a_scenario_that_nothing_would_find_again_is_told_all_the_same(tmp_path)
 def test_a_chatty_model_calls_tools_of_the_usual_schemas(schema, fits):
     """A tool whose arguments never fit would never run, and every life of it would hold."""
     item = {"type": "object", "properties": {"x": {"type": "boolean"}}, "required": ["x"]}
+    parameters = {"properties": {"a": schema}, "required": ["a"], "$defs": {"Item": item}}
+    spec = ToolSpec(name="buy", description="Buy.", parameters={"type": "object", **parameters})
     random = Random(0)  # noqa: S311 - must be repeatable
-    assert all(fits(chatty_value(schema, random, {"Item": item})) for _ in range(9))
+    assert all(fits(json.loads(chatty_call(spec, random).arguments)["a"]) for _ in range(9))
 
 
 @pytest.mark.parametrize(("effect_class", "holds"), [("once", False), ("reconcilable", True)])

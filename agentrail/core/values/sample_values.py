@@ -1,4 +1,4 @@
-"""Values that a JSON Schema accepts: for a test that calls a tool, and for the demo model, which has no idea what a tool takes."""
+"""Values that a JSON Schema accepts, for models without understanding: those of tests, of the simulation and of `demo:`."""
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -65,7 +65,7 @@ class SampleValues:
     root: Mapping[str, Any]
     choose: Callable[[Sequence[Any]], Any] = _first_of
     words: Sequence[str] = ("a",)
-    numbers: Sequence[float] = (1, 0, 2, -1, 0.5)
+    numbers: Sequence[float] = (1, 0, 2, -1)
     matching: Callable[[str], str] | None = None
     _left: int = field(default=MAX_PARTS, init=False)
 
@@ -150,10 +150,12 @@ class SampleValues:
 
     def _number(self, known: SchemaPart, kind: type[int] | type[float]) -> JsonValue:
         step = known.get("multipleOf", 1)
+        bounds = [known[name] for name in _BOUNDS if name in known]
         fitting: list[float] = []
         with suppress(OverflowError):  # an integer with more digits than a float can have
-            bounds = [known[name] // step * step for name in _BOUNDS if name in known]
-            near = (around for bound in bounds for around in (bound, bound + step, bound - step))
+            near = [bound // step * step + by for bound in bounds for by in (0, step, -step)]
+            if kind is float and bounds:
+                near += [*bounds, sum(bounds) / len(bounds)]
             fitting += [number for number in map(kind, (*self.numbers, *near)) if _fits(number, known)]
         number: float = self.choose(list(dict.fromkeys(fitting)) or [kind(self.numbers[0])])
         return number

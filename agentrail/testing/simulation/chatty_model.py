@@ -1,10 +1,9 @@
 """`chatty_model`: a model that is a function of the conversation and of the tape, with all failures that a provider may have."""
 
-import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from random import Random
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import msgspec
 import trio
@@ -13,6 +12,8 @@ from agentrail import errors
 from agentrail.abc import Capabilities
 from agentrail.core.policy.model_policy import ModelPolicy
 from agentrail.core.protocol.request import Chunk, ModelRequest, ReasoningDelta
+from agentrail.core.values.sample_values import SampleValues
+from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import OptionError, Overloaded, ProviderError, RateLimited, StreamTimeout, Transport
 from agentrail.messages import AssistantMessage, Text, UserMessage
 from agentrail.testing.models import FunctionModel, ScriptedCall, Turn, stream_of
@@ -39,7 +40,7 @@ def chatty_model(*, calls: int = 8, trouble: int = 1) -> "ChattyModel":
     """Return a model that talks and calls tools, and fails at times. In the calm end of a life it only answers.
 
     Args:
-        calls: Weight of calls of tools, with arguments that fit the usual schemas. That of an answer is 8.
+        calls: Weight of calls of tools, with arguments that fit their schemas. That of an answer is 8.
         trouble: Weight of failures.
     """
     called = ("call", "call", "call", "two calls", "three calls") * calls
@@ -136,33 +137,12 @@ def _is_repeating(request: ModelRequest) -> bool:
     return isinstance(before, AssistantMessage) and before.content[:1] == (Text(text="again"),)
 
 
-def _call(spec: Any, chance: Random) -> ScriptedCall:
-    named = spec.parameters.get("$defs", {})
-    arguments = msgspec.json.encode(_value(spec.parameters, chance, named)).decode()
+def _call(spec: ToolSpec, chance: Random) -> ScriptedCall:
+    samples = SampleValues(
+        root=spec.parameters,
+        choose=chance.choice,
+        words=(f"word-{chance.randrange(1_000)}",),
+        numbers=(chance.randrange(1_000),),
+    )
+    arguments = msgspec.json.encode(samples.of(spec.parameters)).decode()
     return ScriptedCall(name=spec.name, arguments=arguments, call_id="")
-
-
-def _value(schema: Any, chance: Random, named: Any) -> Any:
-    """Return a value for a schema of the usual kind. The session refuses others, which is a case too."""
-    if "enum" in schema:
-        return chance.choice(schema["enum"])
-    if "$ref" in schema:
-        return _value(named[schema["$ref"].rpartition("/")[2]], chance, named)
-    if "anyOf" in schema:
-        return _value(chance.choice(schema["anyOf"]), chance, named)
-    match schema.get("type"):
-        case "object":
-            properties = schema.get("properties", {})
-            return {name: _value(properties[name], chance, named) for name in schema.get("required", ())}
-        case "integer" | "number":
-            low = math.ceil(schema.get("minimum", min(0, schema.get("maximum", 0))))
-            high = math.floor(schema.get("maximum", max(low, 1_000)))
-            return chance.randint(low, high) if low <= high else schema.get("minimum", 0)
-        case "boolean":
-            return chance.choice((False, True))
-        case "null":
-            return None
-        case "array":
-            return []
-        case _:
-            return f"word-{chance.randrange(1_000)}".ljust(schema.get("minLength", 0), "-")
