@@ -276,7 +276,7 @@ class MachineLoop:
                 if isinstance(to, ReplyTo):
                     to.reply(value)
             case Perform(wanted, tag):
-                self._perform(wanted, tag)
+                call_guarded(self._fall, self._perform, wanted, tag)
             case ArmTimer(key, epoch, due_seconds):
                 if self._timers is None:
                     self._timers = MachineTimers(self._mailbox)

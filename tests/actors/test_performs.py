@@ -1,12 +1,13 @@
 """What a machine performs: how its outcome comes back, and that nothing it raises takes the end out of its hands."""
 
 import logging
+from functools import partial
 
 import pytest
 import trio
 
-from agentrail.actors import ActorExit
-from agentrail.otp.exits import Normal, Shutdown
+from agentrail.actors import ActorExit, Link, Send, Watch
+from agentrail.otp.exits import Crashed, Normal, Shutdown
 from agentrail.otp.statem import Info, Init, Keep, Perform
 from tests.actors.rig import Boom, Tabled, boom, on_virtual_time, settled
 from tests.otp.rig import obey
@@ -87,6 +88,19 @@ async def test_every_perform_is_cancelled_and_each_failure_is_told(stage, caplog
         await handle.stop()
         assert machine.ends == [Normal()]
     assert len([record for record in caplog.records if record.levelno == logging.ERROR]) == 3
+
+
+@pytest.mark.parametrize("kind", [partial(Send, message="m"), Watch, Link])
+@on_virtual_time
+async def test_terminate_runs_though_an_effect_cannot_be_carried_out(stage, kind):
+    """An effect on what is no actor is a bug of the machine: it ends as one that raised in `handle` does."""
+    machine = performing()
+    async with stage.play(machine) as handle:
+        handle.cast(Keep(actions=[Perform(kind("no handle"))]))
+        reason = await handle.wait()
+    assert isinstance(reason, Crashed)
+    assert machine.ends == [reason]
+    assert ("crash", "m") in stage.kinds()
 
 
 @pytest.mark.parametrize(
