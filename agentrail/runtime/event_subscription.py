@@ -137,13 +137,21 @@ class Subscription:
         # Every subscriber gets `EventsLost`: it is unknown whether the lost events were wanted.
         if replay:
             wanted = [one for one in replay if kinds is None or type(one) in kinds or type(one) is EventsLost]
-            self._replay = deque((*self._replay, *wanted))
+            # In place: copies for each of ten thousand sessions would hold the event loop for seconds.
+            if self._replay is _NONE:
+                self._replay = deque()
+            self._replay.extend(wanted)
         self._taken = snapshot
         self._keep_for_loss(replay, snapshot)
 
     def _keep_for_loss(self, replay: Sequence[Event], snapshot: TakenSnapshot | None) -> None:
         if snapshot is not None and replay and type(replay[0]) is EventsLost:
-            self._snapshots = deque((*self._snapshots, snapshot))
+            self._keep_snapshot(snapshot)
+
+    def _keep_snapshot(self, snapshot: TakenSnapshot) -> None:
+        if self._snapshots is _NONE:
+            self._snapshots = deque()
+        self._snapshots.append(snapshot)
 
     def offer(self, event: Event) -> None:
         """Buffer a committed event if it is wanted.
@@ -175,7 +183,7 @@ class Subscription:
         """Add an `EventsLost` for a rewind, with the new snapshot to start over from. Every subscriber gets it."""
         if self._ended:
             return
-        self._snapshots = deque((*self._snapshots, snapshot))
+        self._keep_snapshot(snapshot)
         self._buffer.append(lost)
         self._wake()
 

@@ -1,7 +1,7 @@
 """Many sessions as one stream: those that there are, and those that are still to come (docs/how-to/follow-sessions.md)."""
 
 import weakref
-from collections import defaultdict
+from collections import defaultdict, deque
 from contextlib import suppress
 
 import pytest
@@ -10,6 +10,7 @@ import trio.testing
 
 from agentrail.errors import CursorAhead, OptionError, SessionDown, SubscriberTooSlow
 from agentrail.events import AgentEnd, EventsLost, SessionEnd, SessionStart
+from agentrail.runtime import event_subscription
 from agentrail.testing.cancelling import check_events
 from agentrail.testing.orphans import no_orphans
 from tests.garbage import without_collector
@@ -111,6 +112,25 @@ async def test_what_is_lost_is_told_for_each_session(supervisor):
         assert numbers(whole) == list(range(1, last + 1))
         assert await take(events) == [EventsLost(from_seq=1, to_seq=last)]
         assert events.snapshot.status.session_id == "three"
+
+
+@pytest.mark.parametrize("size", [0, 1000])
+async def test_what_each_session_adds_is_added_without_copies(supervisor, monkeypatch, size):
+    """With copies of what the others had added, ten thousand sessions held the event loop for ten seconds."""
+    copied = []
+
+    class Counted(deque):
+        def __iter__(self):
+            copied.append(len(self))
+            return super().__iter__()
+
+    for name in ("one", "two", "three"):
+        session = await supervisor.start_session(model=saying("a"), session_id=name, event_buffer_size=size)
+        await session.ask("Hi")
+    monkeypatch.setattr(event_subscription, "deque", Counted)
+    async with supervisor.subscribe_all(after={}) as events:
+        assert {event.meta.session_id for event in await take(events, 3)} <= {"one", "two", "three"}
+    assert sum(copied) == 0
 
 
 @pytest.mark.parametrize(
