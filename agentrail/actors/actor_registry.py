@@ -8,11 +8,12 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias
 
 import trio
-from attrs import define, frozen
+from attrs import frozen
 
 from agentrail.actors.actor_handle import ActorHandle, cell_of, current_cell
 from agentrail.actors.address import Address, Lookup, OnChange, Wait, is_open, wait_for_end
 from agentrail.actors.dead_letters import LOGGER
+from agentrail.actors.keyed_locks import KeyedLocks
 from agentrail.actors.message_origins import PASSIVATED
 from agentrail.actors.supervisor_loop import Core
 from agentrail.errors import ActorDown, AlreadyRegistered, InvalidSpec, NotOwner, RegistryClosed
@@ -110,12 +111,6 @@ class _Last:
         return core if core is not None and core.comes_back(self.number) else None
 
 
-@define(eq=False)
-class _Lock:
-    lock: trio.StrictFIFOLock
-    users: int = 0
-
-
 class Registry:
     """A registry of keys and their holders: `unique` (one per key) or `duplicate` (a group per key).
 
@@ -142,7 +137,7 @@ class Registry:
         self._telling: int | None = (
             None  # length of the chain of changes that led to the current notification
         )
-        self._locks: dict[Hashable, _Lock] = {}
+        self._locks = KeyedLocks()
         self._waiters: dict[Hashable, dict[object, OnChange]] = {}
         # Whether an actor was registered and passivated again before the activation was over.
         self._activating: dict[Hashable, bool] = {}
@@ -265,15 +260,8 @@ class Registry:
     @asynccontextmanager
     async def _lock(self, key: Hashable) -> AsyncIterator[None]:
         self._check_open(key)
-        lock = self._locks.setdefault(key, _Lock(trio.StrictFIFOLock()))
-        lock.users += 1
-        try:
-            async with lock.lock:
-                yield
-        finally:
-            lock.users -= 1
-            if not lock.users:
-                self._locks.pop(key, None)
+        async with self._locks.hold(key):
+            yield
 
     def lock(self, key: Hashable) -> AbstractAsyncContextManager[None]:
         """Return a lock for this key. It is fair, and is released however the block ends.

@@ -8,7 +8,7 @@ import trio
 
 class KeyedLocks:
     def __init__(self) -> None:
-        self._locks: dict[Hashable, tuple[trio.Lock, int]] = {}
+        self._locks: dict[Hashable, tuple[trio.StrictFIFOLock, int]] = {}
 
     def __len__(self) -> int:
         return len(self._locks)
@@ -19,7 +19,7 @@ class KeyedLocks:
 
         Cancellation: A cancelled wait leaves no trace.
         """
-        lock, users = self._locks.get(key, (trio.Lock(), 0))
+        lock, users = self._locks.get(key, (trio.StrictFIFOLock(), 0))
         self._locks[key] = lock, users + 1
         try:
             async with lock:
