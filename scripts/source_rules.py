@@ -339,7 +339,7 @@ HEAD_OF_A_CLASS: Final = re.compile(r"^\s*class \w+(\(.*?):\s*(?:#.*)?$", re.MUL
 BOUNDED: Final[Mapping[str, str]] = {
     "is_ephemeral": "as deep as sessions have children, which is bounded",
     "_one": "calls itself if an exception cannot be printed, and then with one that can",
-    **dict.fromkeys(("_put", "_drop", "_first", "_last", "_items"), "as deep as a table is high"),
+    **dict.fromkeys(("_put", "_drop", "_first", "_last", "_items", "_changed"), "as deep as a table is high"),
     **dict.fromkeys(("_put_hashed", "_drop_hashed", "_leaf_items"), "as deep as a hash has digits"),
 }
 """Functions of compiled modules that call themselves, and why that ends soon."""

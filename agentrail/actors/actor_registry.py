@@ -378,9 +378,10 @@ class Registry:
         )
         if key in self._activating:
             return here
-        core = self._coming(key)
-        if core is not None:
-            return core.wait_for_child()
+        last = self._last.get(key)
+        core = None if last is None else last.coming
+        if last is not None and core is not None:
+            return core.wait_for_child(last.number)
         if activate is None:
             return None
         # A system task rather than an actor: a cast has no task to wait in, and the started actor has an owner of its own.

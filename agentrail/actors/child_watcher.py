@@ -190,7 +190,7 @@ class _OfChild:
 
     def close(self) -> None:
         self._core.cell.unwatch(self)
-        self._core.on_children.pop(self, None)
+        self._core.observe(self._number, self, None)
         if self._instance is not None:
             cell_of(self._instance).unwatch(self)
 
@@ -207,14 +207,15 @@ class _OfChild:
             return
         # While an instance lives, only its end can happen, so the observer does not run after each step of the supervisor.
         if handle is None or handle.exit_reason is not None:
-            self._core.on_children[self] = self._look
+            core.observe(self._number, self, self._look)
             return
-        core.on_children.pop(self, None)
+        core.observe(self._number, self, None)
         self._instance = handle
         cell_of(handle).watch(self, self._on_end)
 
     def _on_end(self, _: ExitReason) -> None:
-        self._core.on_children[self] = self._look  # the supervisor has not decided yet whether to restart it
+        # The supervisor has not decided yet whether to restart it.
+        self._core.observe(self._number, self, self._look)
 
     def _on_supervisor_end(self, reason: ExitReason) -> None:
         self._recorder.see(Glimpse(gone=reason, is_gone=True))

@@ -513,5 +513,5 @@ def _find_child(core: Core, child_id: Hashable) -> Lookup:
     if run is not None and run.stage == "up" and is_open(run.cell):
         return run.cell
     if core.comes_back(child.number):
-        return core.wait_for_child()
+        return core.wait_for_child(child.number)
     return None

@@ -195,7 +195,8 @@ class Core:
         self.culprit: Culprit | None = None
         self.up_at_seconds: float | None = None
         self.steps: int = 0
-        self.on_children: dict[object, Callable[[], None]] = {}
+        # By child: with ten thousand observed children, each step would otherwise call ten thousand observers.
+        self._on_child: dict[int, dict[object, Callable[[], None]]] = {}
         self.mailbox: Mailbox[object] = cell.mailbox or new_inbox()
         self._deadlines: Deadlines[Deadline] = Deadlines()
         self._requests: dict[RequestId, ReplyTo] = {}
@@ -272,6 +273,7 @@ class Core:
 
     async def _step_once(self, signal: SupervisionSignal) -> None:
         self.steps += 1
+        before = self.state
         self.state, effects = call_guarded(
             partial(self._put_aside, signal), supervision.step_supervisor, self.state, signal
         )
@@ -282,7 +284,15 @@ class Core:
                 self._carry_out(effect)
         else:
             await self._carry_out_all(effects)
-        for look in tuple(self.on_children.values()):
+        if self._on_child:
+            self._tell_observers(before, self.state)
+
+    def _tell_observers(self, before: SupervisorState, now: SupervisorState) -> None:
+        if _fate_of_all(before) == _fate_of_all(now):
+            changed = [one for one in now.children.changed_since(before.children) if one in self._on_child]
+        else:
+            changed = [*self._on_child]
+        for look in [look for number in changed for look in self._on_child[number].values()]:
             call_guarded(log_bug, look)
 
     def _put_aside(
@@ -598,17 +608,28 @@ class Core:
             or (child.phase is ChildPhase.EXITED and is_to_restart(child))
         )
 
-    def wait_for_child(self) -> Wait:
-        def unsubscribe(key: object) -> None:
-            self.on_children.pop(key, None)
+    def observe(self, number: int, key: object, look: Callable[[], None] | None) -> None:
+        """Call `look` after each step that may have changed a child. `None` ends that."""
+        if look is not None:
+            self._on_child.setdefault(number, {})[key] = look
+        elif number in self._on_child:
+            self._on_child[number].pop(key, None)
+            if not self._on_child[number]:
+                del self._on_child[number]
 
-        return Wait(self.on_children.__setitem__, unsubscribe)
+    def wait_for_child(self, number: int) -> Wait:
+        return Wait(partial(self.observe, number), partial(self.observe, number, look=None))
 
 
 @frozen(eq=False)
 class _FailedStart:
     signal: SupervisionSignal
     name_taken: AlreadyStarted | None
+
+
+def _fate_of_all(state: SupervisorState) -> tuple[bool, int | None]:
+    """Return the part of a state that decides about the return of children, apart from their own. See `Core.comes_back`."""
+    return state.ending is not None, None if state.sweep is None else state.sweep.low
 
 
 def new_inbox() -> Mailbox[object]:

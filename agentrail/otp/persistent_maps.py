@@ -91,6 +91,13 @@ class Table(Generic[V]):
         """Iterate over all entries in the order of their numbers."""
         return _items(self._root, self._height)
 
+    def changed_since(self, before: "Table[V]") -> Iterator[int]:
+        """Iterate over the numbers whose values are not the same objects in an earlier version. Shared parts cost nothing."""
+        then = before._root  # noqa: SLF001 - of the same class
+        for _ in range(before._height, self._height):  # noqa: SLF001 - of the same class
+            then = (then, *_EMPTY[1:])
+        return _changed(self._root, then, self._height)
+
     def __eq__(self, other: object) -> bool:
         # Not the trees: their height depends on earlier contents.
         return isinstance(other, Table) and self.count == other.count and [*self.items()] == [*other.items()]
@@ -221,6 +228,17 @@ def _items(node: _Node, height: int, base: int = 0) -> Iterator[tuple[int, Any]]
                 yield from _items(child, height - 1, number)
             else:
                 yield number, child
+
+
+def _changed(node: _Node, before: _Node, height: int, base: int = 0) -> Iterator[int]:
+    shift = _BITS * (height - 1)
+    for branch, (now, then) in enumerate(zip(node, before, strict=True)):
+        if now is not then:
+            number = base + (branch << shift)
+            if shift:
+                yield from _changed(now or _EMPTY, then or _EMPTY, height - 1, number)
+            else:
+                yield number
 
 
 # --- an index

@@ -18,6 +18,12 @@ def test_table_is_a_sorted_dict_and_old_ones_stay(changes, asked):
         model = {**model, number: value}
         model = {known: kept for known, kept in model.items() if kept is not None}
         versions.append((table, model))
+    for earlier, before in versions:
+        known = {number for number, _ in changes}
+        differ = {number for number in known if model.get(number) != before.get(number)}
+        changed = list(table.changed_since(earlier))
+        assert changed == sorted(changed)
+        assert differ <= set(changed) <= known
     for version, expected in versions:
         assert list(version.items()) == sorted(expected.items())
         assert version.count == len(expected)

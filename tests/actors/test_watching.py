@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from collections import Counter
 
 import pytest
 import trio
@@ -16,6 +17,7 @@ from agentrail.actors import (
     subtree,
     watch,
 )
+from agentrail.actors.supervisor_loop import Core
 from agentrail.errors import (
     ActorDown,
     ChildNotFound,
@@ -72,6 +74,33 @@ async def follow(where, child, into, *, task_status=trio.TASK_STATUS_IGNORED):
     async with watch(where, child) as watching:
         task_status.started(repr(watching))
         await read(watching, into)
+
+
+@on_virtual_time
+async def test_the_ends_of_many_watched_children_are_looked_at_one_by_one(stage, monkeypatch):
+    """Each step looks at its own child. Looked at all at each, two thousand children held the event loop for 48 s."""
+    looked = []
+
+    def comes_back(core, number, really=Core.comes_back):
+        looked.append(number)
+        return really(core, number)
+
+    names = [f"c{number}" for number in range(40)]
+    events = {name: [] for name in names}
+    monkeypatch.setattr(Core, "comes_back", comes_back)
+    async with (
+        trio.open_nursery() as nursery,
+        stage.open("one_for_one", [stage.W(name) for name in names], intensity=1_000) as supervisor,
+    ):
+        for name in names:
+            nursery.start_soon(follow, supervisor, name, events[name])
+        await settled()
+        looked.clear()
+        stage.crash(*names)
+        await settled()
+        assert {tuple(words(seen)) for seen in events.values()} == {("up 1", "down 1 back", "restarted 2")}
+        assert max(Counter(looked).values()) < 10
+        nursery.cancel_scope.cancel()
 
 
 @on_virtual_time
