@@ -2,13 +2,17 @@
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Protocol, TypeVar
+from functools import partial
+from typing import Final, NoReturn, Protocol, TypeVar
 
 import trio
 
 from agentrail.abc.embeddings import MAX_EMBEDDED, VectorKeeper
 from agentrail.errors import AgentrailError
 from agentrail.logs import Logger
+from agentrail.otp.crash_text import describe_bug, traceback_of
+from agentrail.otp.exits import keep
+from agentrail.otp.guarded_calls import call_guarded
 
 LOGGER: Final = Logger("agentrail.runtime")
 
@@ -111,8 +115,12 @@ class Meanings:
 
     async def _fill(self, keeper: VectorKeeper, tenant: str, carry: Carry) -> None:
         key, filled = (id(keeper), tenant), Counter[int]()
+
+        def guarded(function: Callable[[], T]) -> Awaitable[T]:
+            return carry(partial(call_guarded, _refuse_bug, function))
+
         try:
-            while await self._fill_some(keeper, tenant, carry, filled) or self._at_work[key]:
+            while await self._fill_some(keeper, tenant, guarded, filled) or self._at_work[key]:
                 self._at_work[key] = False
         except (AgentrailError, NoMeaning) as error:
             # The next run continues here.
@@ -162,3 +170,12 @@ class Meanings:
     def _rest(self, why: str) -> None:
         self._why = why
         self._rests_until = trio.current_time() + REST_SECONDS
+
+
+def _refuse_bug(error: BaseException) -> NoReturn:
+    """Raise a bug of a store as `NoMeaning`: in the background it must not end the sessions."""
+    if isinstance(error, AgentrailError):
+        raise error
+    LOGGER.error("the store of the texts crashed", exception=traceback_of(error, keep))
+    message = f"their store crashed ({describe_bug(error)}): this is a bug in it, please report it"
+    raise NoMeaning(message) from None

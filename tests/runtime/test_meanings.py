@@ -264,6 +264,28 @@ async def test_an_embedder_that_refuses_everything_marks_no_text():
     assert len(toy.asked) == 2
 
 
+async def test_a_store_that_raises_in_the_background_ends_no_session(autojump_clock, nursery, caplog):
+    """The task that fills in vectors runs beside all sessions; texts are found by their words, and it tries again later."""
+    store, fault = InMemoryRecall(), [ZeroDivisionError("a bug of this store")]
+
+    def put_vectors(*given, put=store.put_vectors):
+        for error in fault:
+            raise error
+        put(*given)
+
+    store.put_vectors = put_vectors
+    store.put(ADA, entry("m1", "A puppy."))
+    own = own_of(store, Toy(), nursery.start_soon)
+    assert [one.id for one in await own.search("puppy")] == ["m1"]
+    await trio.testing.wait_all_tasks_blocked()
+    assert "a bug of this store" in caplog.text
+    fault.clear()
+    await trio.sleep(LOOK_FOR_MEANINGS_SECONDS)
+    await own.search("hound")
+    await trio.testing.wait_all_tasks_blocked()
+    assert [one.id for one in await own.search("hound")] == ["m1"]
+
+
 async def test_wrong_numbers_of_vectors_are_a_bug_of_the_embedder():
     """Too few, or of another dimension: nothing of it is kept."""
     store, toy, said = InMemoryRecall(), Toy(), []
