@@ -12,11 +12,13 @@ from attrs import define, field, frozen
 
 from agentrail.abc.living_nodes import is_first_alike
 from agentrail.abc.store import Filters, Store, StoredSession
-from agentrail.errors import AgentrailError, SessionNotFound, StillNeeded
+from agentrail.errors import AgentrailError, ErrorInfo, SessionNotFound, StillNeeded
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
+from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.guarded_calls import call_guarded
 from agentrail.outside import Outside
+from agentrail.runtime.crashes import PortCrashed, crash_edge
 from agentrail.runtime.overwriter import bug_told
 from agentrail.runtime.session_keys import key_of
 from agentrail.runtime.session_loader import all_sessions
@@ -142,6 +144,11 @@ class SweepPlan:
         return ((scope, size) for scope, size in self._sizes.items() if most is not None and size > most)
 
 
+def _decide_notes_crash(error: BaseException) -> ErrorInfo:
+    message = f"the store of notes crashed ({describe_bug(error)}): this is a bug in it, please report it"
+    return ErrorInfo(code="notes_crashed", message=message)
+
+
 @define(eq=False)
 class Retention:
     _store: Store
@@ -179,8 +186,9 @@ class Retention:
             look = partial(call_guarded, _TELL_BUG, self._look, trio.current_time())
             plan = await self._outside.offload(look, abandon_on_cancel=True)
             while (found := plan.next()) is not None:
-                await self._delete(plan, *found)
-        except (AgentrailError, StoreBug) as error:
+                with crash_edge(_decide_notes_crash, AgentrailError, StoreBug):
+                    await self._delete(plan, *found)
+        except (AgentrailError, StoreBug, PortCrashed) as error:
             LOGGER.warning(
                 "stored sessions could not be swept: %s; retrying in %g s", error, SWEEP_EVERY_SECONDS
             )

@@ -1,6 +1,7 @@
 """Stored sessions that are too old, or too many bytes, are deleted; what is alive or needed never is (docs: keep and resume sessions)."""
 
 import logging
+from contextlib import asynccontextmanager
 
 import pytest
 import trio
@@ -88,6 +89,28 @@ async def test_of_too_many_bytes_the_oldest_go(store, clock):
     clock.now += 5 * DAY_MS
     sized(store, "new", 1_000)
     assert await swept(store, days=3, size_bytes=1_500) == ["new"]
+
+
+async def test_a_store_of_notes_that_crashes_ends_a_sweep_and_nothing_else(store, clock, caplog):
+    """Sweeps run beside all sessions. The bug is logged, and the next sweep goes on."""
+    for name in "ab":
+        begin(store, name)
+    clock.now += 5 * DAY_MS
+    one = sweeper(store, days=3)
+    faults = [ZeroDivisionError("a bug of these notes")]
+
+    @asynccontextmanager
+    async def clearing_notes(_scope, _root):
+        yield
+        while faults:
+            raise faults.pop()
+
+    one.clearing_notes = clearing_notes
+    await one.sweep()
+    assert (names(store), one.deleted, one.sweeps) == (["b"], 1, 0)
+    assert "a bug of these notes" in caplog.text
+    await one.sweep()
+    assert (names(store), one.deleted, one.sweeps) == ([], 2, 1)
 
 
 async def test_a_tree_is_weighed_whole(store, clock):
