@@ -1,5 +1,6 @@
 """Hibernation and resumption: idle sessions leave memory and return, and stored sessions resume. Both return the same way."""
 
+import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
@@ -12,7 +13,6 @@ from attrs import define, field, frozen
 
 from agentrail.abc import Provider
 from agentrail.abc.store import Cause, Filters, StoredSession, get_all
-from agentrail.actors.deadlines import Deadlines
 from agentrail.actors.deferred_error import ungrouped
 from agentrail.core.session.state import SessionState
 from agentrail.errors import (
@@ -44,7 +44,7 @@ from agentrail.runtime.orphans import ClusterFacts, Orphans, cluster_facts
 from agentrail.runtime.persistence import Keeping, OnDrift
 from agentrail.runtime.ports import Ports
 from agentrail.runtime.session_actor import FallAsleep, SessionCell, Sleep, SleepingCell, left_of
-from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_clock import Alarm, now_ms
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_keys import NO_SCOPE, key_of
 from agentrail.runtime.session_loader import StoredOpening
@@ -66,8 +66,6 @@ COMING_BACK_AT_ONCE: Final = 16
 If all returned concurrently, all would be ready only at the end. After a restart, a thousand clients would time out and reconnect
 at once. In turn, the first are ready after a moment.
 """
-
-_IN_ONE_GO: Final = 64
 
 What: TypeAlias = Literal["idle", "due"]
 
@@ -118,9 +116,7 @@ class Hibernation:
     _stuck: set[tuple[str, str]] = field(init=False, factory=set)
     # A cell without a state, kept while a handle, a subscriber or a caller holds it.
     _hollow: WeakValueDictionary[str, SessionCell] = field(init=False, factory=WeakValueDictionary)
-    _deadlines: Deadlines[tuple[What, str]] = field(init=False, factory=Deadlines)
-    _waits_until: float = field(init=False, default=float("inf"))
-    _is_sooner: trio.Event = field(init=False, factory=trio.Event)
+    _alarm: Alarm[tuple[What, str]] = field(init=False)
     _turns: trio.CapacityLimiter = field(
         init=False, factory=partial(trio.CapacityLimiter, COMING_BACK_AT_ONCE)
     )
@@ -130,8 +126,9 @@ class Hibernation:
 
     def __attrs_post_init__(self) -> None:
         self._open_claimed = self._open_unasked
+        self._alarm = Alarm(self._handle_timer)
         if self._after is not None:
-            self._shared.nursery.start_soon(self._run_timers, name="sleep of sessions")
+            self._shared.nursery.start_soon(self._alarm.run, name="sleep of sessions")
 
     # --- suspending
 
@@ -141,8 +138,8 @@ class Hibernation:
         key = cell.ports.key
         row = self._shared.asleep.pop(key, None)
         self._hollow.pop(key, None)
-        self._deadlines.disarm(("due", key))
-        self._arm("idle", key, trio.current_time() + self._after)
+        self._alarm.wake_at(("due", key), math.inf)
+        self._alarm.wake_at(("idle", key), trio.current_time() + self._after)
         if cell.sleep is None:
             cell.sleep = Sleep(self._start_wake)
             cell.sleep.was_asleep = row is not None
@@ -150,28 +147,10 @@ class Hibernation:
             cell.sleep.mark_awake()
 
     def unwatch(self, key: str) -> None:
-        self._deadlines.disarm(("idle", key))
+        self._alarm.wake_at(("idle", key), math.inf)
 
-    def _arm(self, what: What, key: str, at_seconds: float) -> None:
-        self._deadlines.arm((what, key), at_seconds)
-        if at_seconds < self._waits_until:
-            self._is_sooner.set()
-
-    async def _run_timers(self) -> None:
-        while True:
-            self._is_sooner = trio.Event()
-            self._waits_until = self._deadlines.next_seconds()
-            with trio.CancelScope(deadline=self._waits_until):
-                await self._is_sooner.wait()
-            in_one_go = 0
-            while (due := self._deadlines.take_due(trio.current_time())) is not None:
-                self._handle_timer(*due)
-                in_one_go += 1
-                if in_one_go == _IN_ONE_GO:
-                    in_one_go = 0
-                    await trio.lowlevel.checkpoint()
-
-    def _handle_timer(self, what: What, key: str) -> None:
+    def _handle_timer(self, due: tuple[What, str]) -> None:
+        what, key = due
         if what == "due":
             cell = self.hollow_of(key)
             if cell is not None:
@@ -183,9 +162,9 @@ class Hibernation:
         now, cell = trio.current_time(), entry.cell
         idle_until = cell.journal.recorded_at + after  # type: ignore[union-attr]  # looked at above
         if idle_until > now:
-            self._arm("idle", key, idle_until)
+            self._alarm.wake_at(("idle", key), idle_until)
             return
-        self._arm("idle", key, now + after)
+        self._alarm.wake_at(("idle", key), now + after)
         # A session whose actor has a sibling child is busy, whatever the session does.
         if self._shared.down is None and entry.branch.supervisor is None and cell.may_sleep():
             cell.mailbox.put_control(_FALL_ASLEEP)
@@ -202,7 +181,7 @@ class Hibernation:
         cell.suspend(row)
         self._hollow[key] = cell
         if row.due_at_ms is not None:
-            self._arm("due", key, trio.current_time() + max(row.due_at_ms - now_ms(), 0) / 1000)
+            self._alarm.wake_at(("due", key), trio.current_time() + max(row.due_at_ms - now_ms(), 0) / 1000)
         if self._shared.down is not None:
             self._close_hollow(cell, RESTED)
         elif cell.sleep is not None and cell.sleep.waking is not None:  # a message arrived while it stopped
@@ -256,13 +235,13 @@ class Hibernation:
             sleep.settle(error)
         row = self._shared.asleep.get(key)  # None if its supervisor has closed meanwhile
         if row is not None and row.due_at_ms is not None:
-            self._arm("due", key, trio.current_time() + AGAIN_SECONDS)
+            self._alarm.wake_at(("due", key), trio.current_time() + AGAIN_SECONDS)
 
     def _forget_sleeping(self, cell: SessionCell, reason: str) -> None:
         key = cell.ports.key
         row = self._shared.asleep.pop(key, None)
         self._shared.fan_in.forget_sleeping(key)
-        self._deadlines.disarm(("due", key))
+        self._alarm.wake_at(("due", key), math.inf)
         self._hollow.pop(key, None)
         self._close_hollow(cell, reason)
         if row is not None:

@@ -469,7 +469,7 @@ class SessionCell(SleepingCell):
         call = next(one for one in (*data.batch, *data.survivors) if one.call.call_id == call_id)
         return self.ports.tools[call.call.name, call.generation]
 
-    async def run(self, task_group: TaskGroup, alarm: Alarm) -> str | None:
+    async def run(self, task_group: TaskGroup, alarm: Alarm[Mailbox[Any]]) -> str | None:
         self._finish_last_step()
         interpreter = self.interpreter = Interpreter(
             task_group, self.ports, self.bus, self.pending_calls, self.journal

@@ -2,9 +2,10 @@
 
 import heapq
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
-from typing import Any, Final, Protocol, TypeVar
+from operator import methodcaller
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import trio
 from attrs import define, field
@@ -15,6 +16,7 @@ from agentrail.core.protocol.signals import TimerFired
 from agentrail.errors import NoTrioRun
 from agentrail.outside import Outside, current, jitter
 
+K = TypeVar("K", bound=Hashable)
 L = TypeVar("L")
 L_contra = TypeVar("L_contra", contravariant=True)
 
@@ -133,23 +135,24 @@ def _put_wall_at_zero(outside: Outside, seconds: float) -> None:
 
 
 @define(eq=False)
-class Alarm:
-    """One task that wakes the mailboxes of many sessions: a cancel scope for each wait would cost several times as much."""
+class Alarm(Generic[K]):
+    """One task for the times of many keys, such as mailboxes: a cancel scope for each wait would cost several times as much."""
 
-    _due: dict[Mailbox[Any], tuple[float, int, Mailbox[Any]]] = field(init=False, factory=dict)
+    _ring: Callable[[K], object] = methodcaller("wake")
+    _due: dict[K, tuple[float, int, K]] = field(init=False, factory=dict)
     # Also those that were replaced or withdrawn.
-    _heap: list[tuple[float, int, Mailbox[Any]]] = field(init=False, factory=list)
+    _heap: list[tuple[float, int, K]] = field(init=False, factory=list)
     _number: int = field(init=False, default=0)
     _sleep: trio.CancelScope = field(init=False, factory=trio.CancelScope)
 
-    def wake_at(self, mailbox: Mailbox[Any], at_seconds: float) -> None:
-        """Wake a mailbox at this time of Trio's clock, unless that is set for earlier. Infinity: no longer."""
+    def wake_at(self, key: K, at_seconds: float) -> None:
+        """Ring for a key at this time of Trio's clock, unless that is set for earlier. Infinity: no longer."""
         due = self._due
         if at_seconds == math.inf:
-            due.pop(mailbox, None)
-        elif mailbox not in due or at_seconds < due[mailbox][0]:
+            due.pop(key, None)
+        elif key not in due or at_seconds < due[key][0]:
             self._number += 1
-            due[mailbox] = entry = (at_seconds, self._number, mailbox)
+            due[key] = entry = (at_seconds, self._number, key)
             heapq.heappush(self._heap, entry)
             if at_seconds < self._sleep.deadline:  # noqa: PLR1730 - setting it costs as much as half a scope
                 self._sleep.deadline = at_seconds
@@ -169,7 +172,7 @@ class Alarm:
                 entry = heapq.heappop(self._heap)
                 if self._due.get(entry[2]) is entry:
                     del self._due[entry[2]]
-                    entry[2].wake()
+                    self._ring(entry[2])
                     in_a_row += 1
                     if in_a_row == MAX_IN_A_ROW:
                         in_a_row = 0
@@ -216,7 +219,7 @@ class SessionTimers:
             self._deadlines = _NO_DEADLINES
             self._watched = self._watched or None
 
-    async def serve(self, mailbox: Mailbox[L], served: _Actor[L], alarm: Alarm) -> None:
+    async def serve(self, mailbox: Mailbox[L], served: _Actor[L], alarm: Alarm[Mailbox[Any]]) -> None:
         """Pass each message and each due timer to an actor until it returns False. The alarm wakes the mailbox.
 
         Due timers come first: a message sent after the deadline is later.

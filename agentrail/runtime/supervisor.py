@@ -23,6 +23,7 @@ from agentrail.abc.store import Node
 from agentrail.actors.actor_types import Options, Start
 from agentrail.actors.child_run import cleanup_scope
 from agentrail.actors.deferred_error import ungrouped
+from agentrail.actors.mailbox import Mailbox
 from agentrail.actors.supervisor_handle import Supervisor
 from agentrail.actors.supervisor_loop import log_report
 from agentrail.actors.tree_report import TreeNode, TreePart
@@ -220,7 +221,7 @@ class SessionSupervisor(Unique):
         self._health = Health(self._shared)
         # One bound method each, rather than one per session.
         self._find, self._life = self._find_cell, self._live_on
-        self._alarm: Alarm = Alarm()
+        self._alarm: Alarm[Mailbox[Any]] = Alarm()
         nursery.start_soon(self._alarm.run, name="alarm of sessions")
         self._started = self._ended = self._parked = self._restarts = 0
 

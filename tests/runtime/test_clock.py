@@ -43,7 +43,7 @@ def mailbox() -> Mailbox[str]:
 
 async def serve(timers: SessionTimers, mailbox: Mailbox[str], actor: Actor) -> None:
     """Serve an actor, with an alarm of its own."""
-    alarm = Alarm()
+    alarm: Alarm[Mailbox[str]] = Alarm()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(alarm.run)
         await timers.serve(mailbox, actor, alarm)

@@ -123,7 +123,7 @@ async def test_one_that_ended_leaves_no_deadline(supervisor):
     for how in ("stopped", "asleep"):
         session = await supervisor.start_session(model=saying("a"), session_id=how)
         assert await session.ask("Hi") == "a"
-        deadlines = supervisor._hibernation._deadlines  # noqa: SLF001 - what is to be empty
+        deadlines = supervisor._hibernation._alarm._due  # noqa: SLF001 - what is to be empty
         assert len(deadlines) == 1
         if how == "asleep":
             await fall_asleep(supervisor)
