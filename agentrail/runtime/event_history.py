@@ -178,15 +178,16 @@ class PastEvents:
         return page_of_events(asked, last, skipped, read)
 
     def undone(self, stored: StoredSession) -> tuple[NumberRange, ...]:
-        key = (stored.scope, stored.session)
-        known = self._undone.get(key)
+        # Taken out, as another thread would go back in it to the records that this one reads.
+        known = self._undone.pop((stored.scope, stored.session), None)
         if known is None or known.seen > stored.tail.seq or known.seen < stored.first_seq - 1:
             known = UndoneEvents()
             known.seen = stored.first_seq - 1
         for records in self._records(stored, known.seen):
             known.follow(records)
+        ranges = known.ranges
         _put(self._undone, stored, known, _REMEMBERED)
-        return known.ranges
+        return ranges
 
     def read(
         self, stored: StoredSession, finder: PluginFinder, ask: Ask, low: int, high: int
