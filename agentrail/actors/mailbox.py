@@ -244,20 +244,6 @@ class Mailbox(Generic[M]):
 
     # --- taking
 
-    async def get(self) -> object:
-        """Take the next message; wait for one if the mailbox is empty.
-
-        Cancellation: Always a checkpoint for cancellation. A cancelled `get` has taken no message. Other tasks get a
-            turn whenever it waits, and at least once in 64 messages.
-        """
-        waited = False
-        while not self.has_mail():
-            await self.wait()
-            waited = True
-        if not waited:
-            await self.give_way()
-        return self.take_nowait()
-
     def has_mail(self, *, control_only: bool = False) -> bool:
         return not self._held and bool(self._control or (self._queue and not control_only))
 

@@ -7,6 +7,7 @@ import trio
 import trio.testing
 
 from agentrail.actors.dead_letters import dead_letters
+from agentrail.actors.deadlines import take_in_turn
 from agentrail.actors.mailbox import Mailbox
 from agentrail.errors import MailboxFull
 from agentrail.otp.exits import Normal
@@ -23,7 +24,7 @@ async def test_cancelled_put_has_put_nothing():
             await trio.testing.wait_all_tasks_blocked()
             scope.cancel()
             await mailbox.put("never")
-        assert [await mailbox.get() for _ in range(2)] == ["first", "second"]
+        assert [await take_in_turn(mailbox, None) for _ in range(2)] == ["first", "second"]
     assert mailbox.statistics().waiting == 0
 
 
@@ -61,10 +62,10 @@ async def test_room_beyond_the_bound_wakes_nobody():
             for name in ("second", "third"):
                 nursery.start_soon(mailbox.put, name)
                 await trio.testing.wait_all_tasks_blocked()
-            taken = [await mailbox.get()]
+            taken = [await take_in_turn(mailbox, None)]
             await trio.testing.wait_all_tasks_blocked()
             assert mailbox.statistics().user.waiting == 1
-            taken += [await mailbox.get() for _ in range(3)]
+            taken += [await take_in_turn(mailbox, None) for _ in range(3)]
     assert taken == ["first", "owed", "second", "third"]
 
 
@@ -74,8 +75,8 @@ async def test_a_message_from_a_thread_of_its_own_is_refused_and_the_reader_goes
     taken = []
 
     async def read():
-        taken.append(await mailbox.get())
-        taken.append(await mailbox.get())
+        taken.append(await take_in_turn(mailbox, None))
+        taken.append(await take_in_turn(mailbox, None))
 
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
@@ -112,6 +113,6 @@ async def test_the_oldest_is_dropped_by_its_place():
     mailbox.put_notice(messages[0])
     for message in messages:
         mailbox.put_nowait(message)
-    got = [await mailbox.get() for _ in range(3)]
+    got = [await take_in_turn(mailbox, None) for _ in range(3)]
     assert [id(message) for message in got] == [id(messages[place]) for place in (0, 1, 2)]
     assert (mailbox.statistics().dropped, mailbox.statistics().handled, dead_letters().count) == (1, 3, 1)
