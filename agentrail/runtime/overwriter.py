@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Final, NoReturn, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import trio
 
@@ -11,11 +11,8 @@ from agentrail.abc.store import OwedRow, OwedStore, Store
 from agentrail.core.values.port_members import offers
 from agentrail.errors import AgentrailError, YourMove
 from agentrail.logs import Logger
-from agentrail.otp.crash_text import describe_bug
-from agentrail.otp.exits import keep
 from agentrail.otp.guarded_calls import call_guarded
-from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, log_crash
-from agentrail.runtime.store_writer import StoreBug
+from agentrail.runtime.store_writer import StoreBug, bug_told
 
 LOGGER: Final = Logger("agentrail.runtime")
 
@@ -38,19 +35,6 @@ T = TypeVar("T")
 
 class Write(Protocol):
     def __call__(self, function: Callable[[], T]) -> Awaitable[T]: ...
-
-
-def bug_told(doing: str) -> Callable[[BaseException], NoReturn]:
-    """Return an exception handler for `call_guarded`. Expected store errors propagate. Others are logged and become a `StoreBug`."""
-
-    def tell(error: BaseException) -> NoReturn:
-        if isinstance(error, AgentrailError):
-            raise error
-        said = describe_bug(error)[:MAX_CRASH_MESSAGE]
-        log_crash(f"the store crashed in {doing}: {said}", error, keep)
-        raise StoreBug(said) from None
-
-    return tell
 
 
 def note_overwriting(store: Store, *, is_owed: bool) -> None:

@@ -19,10 +19,9 @@ from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.guarded_calls import call_guarded
 from agentrail.outside import Outside
 from agentrail.runtime.crashes import PortCrashed, crash_edge
-from agentrail.runtime.overwriter import bug_told
 from agentrail.runtime.session_keys import key_of
 from agentrail.runtime.session_loader import all_sessions
-from agentrail.runtime.store_writer import StoreBug
+from agentrail.runtime.store_writer import StoreBug, bug_told
 
 LOGGER: Final = Logger("agentrail.runtime")
 

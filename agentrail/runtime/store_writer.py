@@ -7,7 +7,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, NoReturn, Protocol, TypeVar, cast
 
 import trio
 from attrs import define, field, frozen
@@ -40,7 +40,7 @@ from agentrail.core.protocol.effects import (
 )
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.session.state import SessionState
-from agentrail.errors import AgentrailError, Fenced, StoreUnavailable
+from agentrail.errors import AgentrailError, StoreUnavailable
 from agentrail.events import TERMINAL
 from agentrail.logs import Logger
 from agentrail.otp.crash_text import describe_bug
@@ -98,6 +98,24 @@ class WriterJob:
 @frozen
 class StoreBug(Exception):
     said: str
+
+
+def bug_told(
+    doing: str, expected: type[AgentrailError] = AgentrailError
+) -> Callable[[BaseException], NoReturn]:
+    """Return an exception handler for `call_guarded`. Expected store errors propagate. Others are logged and become a `StoreBug`."""
+
+    def tell(error: BaseException) -> NoReturn:
+        if isinstance(error, expected):
+            raise error
+        said = describe_bug(error)[:MAX_CRASH_MESSAGE]
+        log_crash(f"the store crashed in {doing}: {said}", error, keep)
+        raise StoreBug(said) from None
+
+    return tell
+
+
+_TELL_BUG: Final = bug_told("an append", StoreUnavailable)
 
 
 @frozen
@@ -299,7 +317,7 @@ class Writer:
     def commit(self, appends: Sequence[Append]) -> BatchOutcome:
         """Write a batch. This blocks: it is the one step that belongs into a worker thread."""
         try:
-            answers = call_guarded(_raise_bug, self.store.append, appends)
+            answers = call_guarded(_TELL_BUG, self.store.append, appends)
         except StoreUnavailable as error:
             return BatchOutcome(trouble=str(error))
         except StoreBug as bug:
@@ -455,14 +473,6 @@ def _make_calls(store: Store, calls: Sequence[_Call]) -> None:
     for call in calls:
         if call.is_wanted:  # otherwise its caller waited for an earlier call, and gave up
             call.value = call_guarded(call.fail, call.function)
-
-
-def _raise_bug(error: BaseException) -> tuple[Fenced | None, ...]:
-    if isinstance(error, StoreUnavailable):
-        raise error
-    said = describe_bug(error)[:MAX_CRASH_MESSAGE]
-    log_crash(f"the store crashed: {said}", error, keep)
-    raise StoreBug(said) from None
 
 
 # The outbox of a session with a store: effects wait here until the records of their step are durable.
