@@ -12,10 +12,11 @@ from agentrail.actors.actor_registry import Registered, Registry, RegistryEvent
 from agentrail.actors.reply_slots import down
 from agentrail.actors.supervisor_handle import Supervisor
 from agentrail.actors.supervisor_loop import Core, SupervisorCell
-from agentrail.errors import ChildNotFound, InvalidSpec, WatcherTooSlow, WrongChildKey
+from agentrail.errors import InvalidSpec, WatcherTooSlow
 from agentrail.otp.exits import ExitReason, NoProcess
 from agentrail.otp.guarded_calls import show
 from agentrail.otp.statem_types import check_bound
+from agentrail.otp.supervision import no_child, wrong_key
 
 _NOBODY: Final = NoProcess()
 
@@ -314,13 +315,9 @@ def _number_of(core: Core, child: Hashable | ActorHandle) -> int:
     if isinstance(child, ActorHandle):
         number = state.handles.get(child)
     elif state.flags.strategy == "dynamic":
-        message = (
-            f"children of a 'dynamic' supervisor are identified by their handles, got the id {show(child)}"
-        )
-        raise WrongChildKey(message)
+        raise wrong_key(child)
     else:
         number = state.numbers.get(child)
     if number is None:
-        message = f"supervisor {show(core.cell.id)} has no child {show(child)}: see which_children"
-        raise ChildNotFound(message)
+        raise no_child(core.cell.id, child)
     return number

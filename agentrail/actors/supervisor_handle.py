@@ -22,10 +22,7 @@ from agentrail.actors.monitor import link, monitor, monitor_started
 from agentrail.actors.reply_slots import down
 from agentrail.actors.supervisor_loop import Core, SupervisorCell
 from agentrail.actors.tree_report import TreeNode, TreePart, take_tree
-from agentrail.errors import (
-    ChildNotFound,
-    WrongChildKey,
-)
+from agentrail.errors import ChildNotFound
 from agentrail.otp.child_specs import (
     Arguments,
     ChildKind,
@@ -39,6 +36,7 @@ from agentrail.otp.child_specs import (
 from agentrail.otp.exits import ExitReason, Shutdown, check_reason
 from agentrail.otp.guarded_calls import show
 from agentrail.otp.statem import Info
+from agentrail.otp.supervision import no_child, wrong_key
 from agentrail.otp.supervision_types import (
     ByHandle,
     ById,
@@ -455,12 +453,10 @@ class Supervisor(ActorHandle):
         if self.exit_reason is not None:
             raise down(self)
         if core.state.flags.strategy == "dynamic":
-            message = f"children of a 'dynamic' supervisor are identified by their handles, got the id {show(child_id)}"
-            raise WrongChildKey(message)
+            raise wrong_key(child_id)
         child = core.child_of(child_id)
         if child is None:
-            message = f"supervisor {show(self.id)} has no child {show(child_id)}: see which_children"
-            raise ChildNotFound(message)
+            raise no_child(self.id, child_id)
         if (
             not child.has_process
             or not isinstance(child.handle, ActorHandle)

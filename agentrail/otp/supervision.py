@@ -313,7 +313,7 @@ def _check_reconfigure(step: SupervisorStep, call: ReconfigureCall) -> tuple[Chi
     check_flags(call.flags)
     before, after = step.flags.strategy, call.flags.strategy
     if before != after and "dynamic" in (before, after):
-        message = f"strategy cannot change from {before!r} to {after!r} while the supervisor runs,since children of a 'dynamic' supervisor have no ids: start another supervisor"
+        message = f"strategy cannot change from {before!r} to {after!r} while the supervisor runs, since children of a 'dynamic' supervisor have no ids: start another supervisor"
         raise InvalidSpec(message, code="invalid_strategy", field="strategy")
     return check_child_specs(call.children, flags=call.flags)
 
@@ -335,17 +335,14 @@ def _reconfigure_child(step: SupervisorStep, spec: ChildSpec) -> None:
 def _find(step: SupervisorStep, key: ChildKey) -> Child | SupervisorError:
     """Return the child with this key, or an error that says why it was not found."""
     if isinstance(key, ById) and step.is_dynamic:
-        return _wrong_key(key.id)
+        return wrong_key(key.id)
     index, wanted = (step.numbers, key.id) if isinstance(key, ById) else (step.handles, key.handle)
     try:
         number = index.get(wanted)
     except TypeError:  # not hashable, so it cannot be an id
         number = None
     child = None if number is None else step.children.get(number)
-    if child is None:
-        message = f"supervisor {show(step.name)} has no child {show(wanted)}: see which_children"
-        return errors.ChildNotFound(message)
-    return child
+    return no_child(step.name, wanted) if child is None else child
 
 
 def _find_stopped(step: SupervisorStep, request: SupervisorRequest, child_id: Hashable) -> Child | None:
@@ -431,11 +428,16 @@ def _stuck(child: Child) -> errors.ChildStuck:
     return errors.ChildStuck(message)
 
 
-def _wrong_key(child_id: Hashable) -> errors.WrongChildKey:
+def wrong_key(child_id: Hashable) -> errors.WrongChildKey:
     message = (
         f"children of a 'dynamic' supervisor are identified by their handles, got the id {show(child_id)}"
     )
     return errors.WrongChildKey(message)
+
+
+def no_child(supervisor: Hashable, wanted: Hashable) -> errors.ChildNotFound:
+    message = f"supervisor {show(supervisor)} has no child {show(wanted)}: see which_children"
+    return errors.ChildNotFound(message)
 
 
 def begin_supervisor(
