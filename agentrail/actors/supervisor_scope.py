@@ -339,7 +339,7 @@ def _number_of(key: object) -> int:
         case int():
             return abs(key)
         case str():
-            return zlib.crc32(key.encode())
+            return zlib.crc32(key.encode(errors="surrogatepass"))
         case bytes():
             return zlib.crc32(key)
         case _:

@@ -217,6 +217,7 @@ async def test_partitions():
         assert first == {key: partitions.handle_for(key) for key in keys}
         assert first[5] is first[-5] is first[1]
         assert partitions.handle_for(b"text") is first["text"]
+        partitions.handle_for("a file that is not UTF-8: \udcff")
         assert len(set(first.values())) == 4
         with pytest.raises(TypeError, match="got tuple"):
             partitions.handle_for(("text",))
