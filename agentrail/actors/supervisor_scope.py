@@ -133,12 +133,13 @@ async def open_supervisor(  # noqa: PLR0913 - a block has no other place for its
     cell = SupervisorCell("root" if name is None else name.key, 1)
     supervisor = Supervisor(cell)
     cell.handle = supervisor
-    if name is not None:
+    core = Core(cell, tree, flags, specs, watchdog_seconds=exit_process_after_seconds)
+    if name is not None:  # last: only the end of a supervisor that ran frees its name
         try:
             name.register(supervisor)
         except AlreadyRegistered as taken:
             raise AlreadyStarted(str(taken), handle=taken.handle) from None
-    root = _Root(cell, Core(cell, tree, flags, specs, watchdog_seconds=exit_process_after_seconds), tree)
+    root = _Root(cell, core, tree)
     failure = Kept()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(root.run, name=f"supervisor {show(cell.id)}")

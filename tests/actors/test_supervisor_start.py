@@ -154,3 +154,19 @@ async def test_name_taken(stage):
             assert statuses(await first.which_children()) == {"a": "running"}
             assert registry.lookup("top") is first
         assert registry.lookup("top") is None
+
+
+@on_virtual_time
+async def test_a_supervisor_that_cannot_begin_holds_no_name(stage):
+    """Its children have arguments that are too deep to be copied; the next one gets the name."""
+    deep = []
+    for _ in range(10_000):
+        deep = [deep]
+    with Registry() as registry:
+        flags = SupervisorFlags("one_for_one")
+        with pytest.raises(RecursionError):
+            async with open_supervisor(flags, [stage.W("a", deep)], name=registry.name("top")):
+                pytest.fail("it cannot begin")
+        assert registry.lookup("top") is None
+        async with open_supervisor(flags, [stage.W("b")], name=registry.name("top")) as second:
+            assert registry.lookup("top") is second
