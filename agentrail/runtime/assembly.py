@@ -213,14 +213,10 @@ class AgentTool:
 
 
 def tools_for_agents(names: tuple[str, ...], max_depth: int) -> tuple[AgentTool, ...]:
-    def describe(listing: ToolListing) -> str:
-        lines = [f"- {name}: {description}" for name, description in listing.agents if name in names]
-        return "\n".join((_SPAWN, "Values of `agent`:", *lines))
-
     return (
         _tool(
             "spawn_agent",
-            describe,
+            partial(_with_agents_named, _SPAWN, names),
             {"agent": {"type": "string", "enum": list(names)}, "task": _TASK, "name": _OWN},
             max_depth,
         ),
@@ -236,12 +232,13 @@ def tools_for_agents(names: tuple[str, ...], max_depth: int) -> tuple[AgentTool,
 
 
 def tool_for_handoff(names: tuple[str, ...]) -> AgentTool:
-    def describe(listing: ToolListing) -> str:
-        lines = [f"- {name}: {description}" for name, description in listing.agents if name in names]
-        return "\n".join((_HANDOFF, "Values of `agent`:", *lines))
-
     properties = {"agent": {"type": "string", "enum": list(names)}, "note": _NOTE}
-    return _tool(HANDOFF_TOOL, describe, properties, 0)
+    return _tool(HANDOFF_TOOL, partial(_with_agents_named, _HANDOFF, names), properties, 0)
+
+
+def _with_agents_named(said: str, names: tuple[str, ...], listing: ToolListing) -> str:
+    lines = [f"- {name}: {description}" for name, description in listing.agents if name in names]
+    return "\n".join((said, "Values of `agent`:", *lines))
 
 
 _REQUIRED: Final[dict[str, list[str]]] = {
