@@ -106,9 +106,9 @@ class _Last:
     number: int
 
     @property
-    def coming(self) -> Core | None:
+    def coming(self) -> Wait | None:
         core = self.core()
-        return core if core is not None and core.comes_back(self.number) else None
+        return core.wait_for_child(self.number) if core and core.comes_back(self.number) else None
 
 
 class Registry:
@@ -378,10 +378,9 @@ class Registry:
         )
         if key in self._activating:
             return here
-        last = self._last.get(key)
-        core = None if last is None else last.coming
-        if last is not None and core is not None:
-            return core.wait_for_child(last.number)
+        coming = self._coming(key)
+        if coming is not None:
+            return coming
         if activate is None:
             return None
         # A system task rather than an actor: a cast has no task to wait in, and the started actor has an owner of its own.
@@ -389,7 +388,7 @@ class Registry:
         self._activating[key] = False  # after it: it raises in a thread that is not Trio's
         return here
 
-    def _coming(self, key: Hashable) -> Core | None:
+    def _coming(self, key: Hashable) -> Wait | None:
         last = self._last.get(key)
         return None if last is None else last.coming
 

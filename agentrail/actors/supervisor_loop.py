@@ -598,13 +598,11 @@ class Core:
         if child is None or self.state.ending is not None:
             return False
         sweep = self.state.sweep
-        if sweep is not None and number >= sweep.low:  # its group is being restarted
-            return True
-        if child.phase is ChildPhase.RUNNING:  # its end may not have been read yet
-            return True
         return (
-            child.restarting
+            (sweep is not None and number >= sweep.low)  # its group is being restarted
+            or child.restarting
             or child.phase is ChildPhase.STARTING
+            or child.phase is ChildPhase.RUNNING  # its end may not have been read yet
             or (child.phase is ChildPhase.EXITED and is_to_restart(child))
         )
 
