@@ -575,11 +575,7 @@ class Outbox:
     def is_empty(self) -> bool:
         return not self._steps
 
-    @property
-    def waiting(self) -> int:
-        return sum(1 for _ in self._waiting())
-
-    def _waiting(self) -> Iterator[Effect]:
+    def waiting(self) -> Iterator[Effect]:
         for step in self._steps:
             for effect in step.effects[step.left :]:
                 if effect is not None:
@@ -590,7 +586,7 @@ class Outbox:
         by_step = all(
             type(one) in _OVERTAKEN or type(one) in _STOPS or type(one) is StartStream for one in effects
         )
-        return by_step and all(type(one) in _OVERTAKEN for one in self._waiting())
+        return by_step and all(type(one) in _OVERTAKEN for one in self.waiting())
 
     def visible(self, now: SessionState) -> SessionState:
         return self._steps[0].before if self._steps else now
@@ -662,14 +658,14 @@ class Outbox:
                 self._forget(step)
 
     def held_calls(self) -> Iterator[RunTool]:
-        return (effect for effect in self._waiting() if isinstance(effect, RunTool))
+        return (effect for effect in self.waiting() if isinstance(effect, RunTool))
 
     def callers(self) -> Iterator[ReplyToCaller | Refuse]:
-        return (effect for effect in self._waiting() if isinstance(effect, ReplyToCaller | Refuse))
+        return (effect for effect in self.waiting() if isinstance(effect, ReplyToCaller | Refuse))
 
     def keep_what_is_told(self) -> tuple[Effect, ...]:
         """Remove and return all effects that would start work: the session crashed, or has ended. Publications and answers stay."""
-        removed = tuple([effect for effect in self._waiting() if type(effect) not in _TOLD])
+        removed = tuple([effect for effect in self.waiting() if type(effect) not in _TOLD])
         for step in self._steps:
             step.effects[:] = [effect if type(effect) in _TOLD else None for effect in step.effects]
         self._by_id.clear()

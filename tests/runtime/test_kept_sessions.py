@@ -275,7 +275,7 @@ async def hang_before_the_tool(session, store):
 
 
 def held(journal):
-    return tuple(journal.outbox._waiting())  # noqa: SLF001 - it cannot be seen from outside
+    return tuple(journal.outbox.waiting())
 
 
 @pytest.mark.journal(5)
