@@ -124,6 +124,10 @@ def decide_sandbox_crash(path: str, error: BaseException) -> ErrorInfo:
     return ErrorInfo(code="sandbox_crashed", message=_bug_in("sandbox", f"crashed on {path!r}", error))
 
 
+def decide_store_crash(kept: str, error: BaseException) -> ErrorInfo:
+    return ErrorInfo(code="store_crashed", message=_bug_in("store", f"of {kept} crashed", error))
+
+
 def _bug_in(part: str, happened: str, error: BaseException) -> str:
     return f"the {part} {happened} ({describe_bug(error)}): this is a bug in the {part}, please report it"
 

@@ -12,13 +12,12 @@ from attrs import define, field, frozen
 
 from agentrail.abc.living_nodes import is_first_alike
 from agentrail.abc.store import Filters, Store, StoredSession
-from agentrail.errors import AgentrailError, ErrorInfo, SessionNotFound, StillNeeded
+from agentrail.errors import AgentrailError, SessionNotFound, StillNeeded
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
-from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.guarded_calls import call_guarded
 from agentrail.outside import Outside
-from agentrail.runtime.crashes import PortCrashed, crash_edge
+from agentrail.runtime.crashes import PortCrashed, crash_edge, decide_store_crash
 from agentrail.runtime.session_keys import key_of
 from agentrail.runtime.session_loader import all_sessions
 from agentrail.runtime.store_writer import StoreBug, bug_told
@@ -143,11 +142,6 @@ class SweepPlan:
         return ((scope, size) for scope, size in self._sizes.items() if most is not None and size > most)
 
 
-def _decide_notes_crash(error: BaseException) -> ErrorInfo:
-    message = f"the store of notes crashed ({describe_bug(error)}): this is a bug in it, please report it"
-    return ErrorInfo(code="notes_crashed", message=message)
-
-
 @define(eq=False)
 class Retention:
     _store: Store
@@ -185,7 +179,7 @@ class Retention:
             look = partial(call_guarded, _TELL_BUG, self._look, trio.current_time())
             plan = await self._outside.offload(look, abandon_on_cancel=True)
             while (found := plan.next()) is not None:
-                with crash_edge(_decide_notes_crash, AgentrailError, StoreBug):
+                with crash_edge(decide_store_crash, AgentrailError, StoreBug, about="notes"):
                     await self._delete(plan, *found)
         except (AgentrailError, StoreBug, PortCrashed) as error:
             LOGGER.warning(
