@@ -4,6 +4,7 @@ import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias
 
@@ -11,7 +12,7 @@ import trio
 from attrs import frozen
 
 from agentrail.actors.actor_handle import ActorHandle, cell_of, current_cell
-from agentrail.actors.address import Address, Lookup, OnChange, Wait, is_open, wait_for_end
+from agentrail.actors.address import Address, Lookup, OnChange, Wait, forget_waiter, is_open, wait_for_end
 from agentrail.actors.dead_letters import LOGGER
 from agentrail.actors.keyed_locks import KeyedLocks
 from agentrail.actors.message_origins import PASSIVATED
@@ -305,10 +306,7 @@ class Registry:
             self._check_open(key)
             self._followers.setdefault(key, {})[who] = follower
             return
-        followers = self._followers.get(key, {})
-        followers.pop(who, None)
-        if not followers:
-            self._followers.pop(key, None)
+        forget_waiter(self._followers, key, who)
 
     def name(self, key: Hashable) -> Name:
         """Return a key as a name, for `Start.with_options` and `open_supervisor`."""
@@ -374,7 +372,7 @@ class Registry:
                 return cell if is_open(cell) else wait_for_end(cell)
         here = Wait(
             lambda waiter, look: self._waiters.setdefault(key, {}).update({waiter: look}),
-            lambda waiter: self._forget(key, waiter),
+            partial(forget_waiter, self._waiters, key),
         )
         if key in self._activating:
             return here
@@ -407,12 +405,6 @@ class Registry:
         if has_failed or not (is_gone_again or is_there):
             address.give_up()
         self._look(key)  # messages handed back by a passivated actor start it again
-
-    def _forget(self, key: Hashable, waiter: object) -> None:
-        waiters = self._waiters.get(key, {})
-        waiters.pop(waiter, None)
-        if not waiters:
-            self._waiters.pop(key, None)
 
     def _look(self, key: Hashable) -> None:
         for look in tuple(self._waiters.pop(key, {}).values()):

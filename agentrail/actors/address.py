@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Final, TypeAlias, TypeVar, overload
 
 import trio
@@ -16,7 +16,9 @@ from agentrail.otp.statem import Call, Cast, RequestFor
 from agentrail.otp.statem_types import check_bound
 from agentrail.otp.unique import Unique
 
+K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
+W = TypeVar("W")
 
 OnChange: TypeAlias = Callable[[], None]
 
@@ -223,3 +225,11 @@ def wait_for_end(cell: ActorCell) -> Wait:
         cell.watch(key, lambda _: look())
 
     return Wait(subscribe, cell.unwatch, cell)
+
+
+def forget_waiter(waiting: dict[K, dict[object, W]], key: K, who: object) -> None:
+    """Remove one of those that wait for a key. The last one leaves nothing behind."""
+    of_key = waiting.get(key, {})
+    of_key.pop(who, None)
+    if not of_key:
+        waiting.pop(key, None)

@@ -24,7 +24,7 @@ from agentrail.actors.actor_handle import (
     refuse_self,
 )
 from agentrail.actors.actor_types import Start, as_start
-from agentrail.actors.address import Wait
+from agentrail.actors.address import Wait, forget_waiter
 from agentrail.actors.child_run import ChildRun, WorkerCell, decide_handle, run_instance
 from agentrail.actors.deadlines import Deadlines, Due, take_next
 from agentrail.actors.machine_loop import MachineCell
@@ -610,10 +610,8 @@ class Core:
         """Call `look` after each step that may have changed a child. `None` ends that."""
         if look is not None:
             self._on_child.setdefault(number, {})[key] = look
-        elif number in self._on_child:
-            self._on_child[number].pop(key, None)
-            if not self._on_child[number]:
-                del self._on_child[number]
+        else:
+            forget_waiter(self._on_child, number, key)
 
     def wait_for_child(self, number: int) -> Wait:
         return Wait(partial(self.observe, number), partial(self.observe, number, look=None))
