@@ -158,8 +158,7 @@ class ActorCell:
             shield.deadline = -math.inf
 
     def add_shield(self, shield: trio.CancelScope) -> None:
-        if self._shields is None:
-            self._shields = {}
+        self._shields = self._shields or {}
         self._shields[shield] = None
 
     def drop_shield(self, shield: trio.CancelScope) -> None:
@@ -179,8 +178,7 @@ class ActorCell:
     # --- calls, watchers and links
 
     def owe(self, to: ReplyTo) -> None:
-        if self._debts is None:
-            self._debts = {}
+        self._debts = self._debts or {}
         self._debts[to] = None
 
     def settle(self, to: ReplyTo) -> None:
@@ -207,8 +205,7 @@ class ActorCell:
 
     def watch(self, key: object, tell: Callable[[ExitReason], None]) -> None:
         """Call `tell` once at the end, unless `unwatch(key)` is called first."""
-        if self._watchers is None:
-            self._watchers = {}
+        self._watchers = self._watchers or {}
         self._watchers[key] = tell
 
     def unwatch(self, key: object) -> None:
@@ -237,8 +234,7 @@ class ActorCell:
         other._part(self)  # noqa: SLF001 - another instance of this class
 
     def _join(self, other: "ActorCell") -> None:
-        if self._links is None:
-            self._links = {}
+        self._links = self._links or {}
         self._links[other] = None
 
     def _part(self, other: "ActorCell") -> None:
