@@ -16,7 +16,7 @@ from agentrail.actors.address import Address, Lookup, OnChange, Wait, forget_wai
 from agentrail.actors.dead_letters import LOGGER
 from agentrail.actors.keyed_locks import KeyedLocks
 from agentrail.actors.message_origins import PASSIVATED
-from agentrail.actors.supervisor_loop import Core
+from agentrail.actors.supervisor_loop import ANY_CHILD, Core
 from agentrail.errors import ActorDown, AlreadyRegistered, InvalidSpec, NotOwner, RegistryClosed
 from agentrail.otp.child_specs import check_listener
 from agentrail.otp.exits import ExitReason, Normal, check_reason
@@ -109,7 +109,7 @@ class _Last:
     @property
     def coming(self) -> Wait | None:
         core = self.core()
-        return core.wait_for_child(self.number) if core and core.comes_back(self.number) else None
+        return core.wait_for_child(ANY_CHILD) if core and core.comes_back(self.number) else None
 
 
 class Registry:
@@ -376,8 +376,7 @@ class Registry:
         )
         if key in self._activating:
             return here
-        coming = self._coming(key)
-        if coming is not None:
+        if (coming := self._coming(key)) is not None:
             return coming
         if activate is None:
             return None

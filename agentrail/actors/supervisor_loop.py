@@ -84,6 +84,8 @@ _ENDS: Final = frozenset({"child_terminated", "shutdown_error", "start_error"})
 """Each crash has one of these. A machine also reports it as `crash`."""
 _NAME_TAKEN: Final = f"{AlreadyRegistered.__module__}.{AlreadyRegistered.__qualname__}"
 _EFFECTS_IN_ONE_GO: Final = 16
+ANY_CHILD: Final = -1
+"""In place of the number of a child: each step may matter, as another child may take a name."""
 
 Observer: TypeAlias = Callable[[Report], None]
 Deadline: TypeAlias = tuple[Literal["start", "kill", "stuck", "retry", "limit"], Token | None]
@@ -288,11 +290,9 @@ class Core:
             self._tell_observers(before, self.state)
 
     def _tell_observers(self, before: SupervisorState, now: SupervisorState) -> None:
-        if _fate_of_all(before) == _fate_of_all(now):
-            changed = [one for one in now.children.changed_since(before.children) if one in self._on_child]
-        else:
-            changed = [*self._on_child]
-        for look in [look for number in changed for look in self._on_child[number].values()]:
+        is_alike = _fate_of_all(before) == _fate_of_all(now)
+        numbers = (ANY_CHILD, *now.children.changed_since(before.children)) if is_alike else [*self._on_child]
+        for look in [look for one in numbers for look in self._on_child.get(one, {}).values()]:
             call_guarded(log_bug, look)
 
     def _put_aside(

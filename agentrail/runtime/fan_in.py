@@ -168,8 +168,8 @@ class FanIn:
     ) -> None:
         if self._down is not None:
             raise SessionDown(EVERY, self._down)
-        cursors = self._cursors(subscription, after or {})
-        buses = {bus: None if after is None else seq for bus, _, seq in cursors}
+        seqs = {bus: seq for bus, _, seq in self._cursors(subscription, after or {})}
+        buses = dict.fromkeys(seqs) if after is None else seqs
         sleeping = {key: place for key, place in self._asleep.items() if subscription.reads(place)}
         ahead = {
             _key_of(self._sessions[bus]): bus.last_seq for bus, seq in buses.items() if bus.faults_of(seq)

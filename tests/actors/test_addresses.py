@@ -9,8 +9,8 @@ from agentrail.actors.address import Address, Wait
 from agentrail.actors.dead_letters import dead_letters
 from agentrail.errors import ActorDown, CallingSelf, CallTimeout, InvalidSpec, MailboxFull, NoMailbox
 from agentrail.otp.child_specs import Backoff, ChildSpec, SupervisorFlags
-from agentrail.otp.exits import NoProcess
-from agentrail.otp.statem import Call, Keep, Reply
+from agentrail.otp.exits import NoProcess, Normal
+from agentrail.otp.statem import Call, Keep, Reply, Stop
 from agentrail.testing.held import held
 from tests.actors.rig import Tabled, on_virtual_time, settled, statuses
 from tests.otp.rig import obey, said
@@ -187,6 +187,21 @@ async def test_a_machine_that_ends_cannot_call_itself_through_its_address():
         ) as supervisor:
             await supervisor.terminate_child("m")
         assert seen == ["refused"]
+
+
+@on_virtual_time
+async def test_a_message_for_a_name_reaches_another_child_that_takes_it(stage):
+    """The last holder waits for its restart; the message is held no longer than until the name has a holder."""
+    with Registry() as registry:
+        first, second = (Tabled({"s1": obey}, name=registry.name("key")) for _ in "ab")
+        address = registry.address("key")
+        async with stage.open(children=[ChildSpec("a", first.start)], backoff=WAITS) as supervisor:
+            supervisor.handle("a").kill()
+            await settled()
+            address.cast(Stop(Normal()))
+            await supervisor.start_child(ChildSpec("b", second.start, "temporary"))
+            await settled()
+            assert second.ends == [Normal()]
 
 
 class Stray(BaseException):
