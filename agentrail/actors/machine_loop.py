@@ -352,7 +352,7 @@ class MachineLoop:
                 reason = next(chosen_reason(part) for part in parts if isinstance(part, ActorExit))
             else:
                 reason = Crashed.from_exception(ours, redact=self._redact)
-            if self._mailbox.is_closed:  # it is already ending, with its own reason
+            if self._mailbox.is_closed or self.engine.stopped:  # it is already ending, with its own reason
                 if not is_clean(reason):
                     trace = reason.traceback if isinstance(reason, Crashed) else None
                     LOGGER.error(

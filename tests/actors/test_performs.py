@@ -8,7 +8,7 @@ import trio
 
 from agentrail.actors import ActorExit, Link, Send, Watch
 from agentrail.otp.exits import Crashed, Normal, Shutdown
-from agentrail.otp.statem import Info, Init, Keep, Perform
+from agentrail.otp.statem import Cast, Info, Init, Keep, NextEvent, Perform, Stop
 from tests.actors.rig import Boom, Tabled, boom, on_virtual_time, settled
 from tests.otp.rig import obey
 
@@ -101,6 +101,18 @@ async def test_terminate_runs_though_an_effect_cannot_be_carried_out(stage, kind
     assert isinstance(reason, Crashed)
     assert machine.ends == [reason]
     assert ("crash", "m") in stage.kinds()
+
+
+@on_virtual_time
+async def test_an_effect_that_cannot_be_carried_out_in_the_last_step_is_told(stage, caplog):
+    """The machine has stopped by then, with a reason of its own."""
+    machine = performing()
+    async with stage.play(machine) as handle:
+        last = NextEvent(Cast(Stop(Normal())))
+        handle.cast(Keep(actions=[Perform(Watch("no handle")), last]))
+        assert await handle.wait() == Normal()
+    assert machine.ends == [Normal()]
+    assert "is not an ActorHandle" in caplog.text
 
 
 @pytest.mark.parametrize(
