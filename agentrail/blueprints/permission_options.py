@@ -10,7 +10,7 @@ from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.errors import OptionError
 from agentrail.messages import JsonValue
 from agentrail.plugins import Permissions
-from agentrail.plugins.permission_policy import LISTS, MODES, narrowest
+from agentrail.plugins.permission_policy import LISTS, MODES, narrowest, read_scope
 from agentrail.plugins.permission_rules import RuleFault, read_permission_rule
 from agentrail.plugins.permission_state import unlimited_options
 
@@ -24,22 +24,26 @@ def with_policies(
     said = [one for one in policies if not one.is_empty]
     if not said:
         return tuple(plugins)
-    scopes, plans_besides = _scopes(said)
-    given: dict[str, Any] = {"scopes": scopes, "home": str(Path.home())}
-    if may_bypass:
-        given["dangerously_bypass_permissions"] = True
-    found: list[PluginEntry] = []
-    entry: PluginEntry = (Permissions, given)
-    for one in plugins:
-        if name_of_plugin(one) == _NAME:
-            plugin, own = one if isinstance(one, tuple) else (one, {})
-            entry = (plugin, {**own, **given, **(_planning(own) if plans_besides else {})})
-            found.append(entry)
-        else:
-            found.append(one)
-    if entry in found:
-        return tuple(found)
-    return (*found, (Permissions, {**given, **(_planning({}) if plans_besides else {})}))
+    if not any(name_of_plugin(one) == _NAME for one in plugins):
+        plugins = (*plugins, Permissions)
+    return tuple(
+        _with_scopes(one, said, may_bypass=may_bypass) if name_of_plugin(one) == _NAME else one
+        for one in plugins
+    )
+
+
+def _with_scopes(entry: PluginEntry, policies: Sequence[PolicySettings], *, may_bypass: bool) -> PluginEntry:
+    plugin, own = entry if isinstance(entry, tuple) else (entry, {})
+    before: Any = own.get("scopes") or {}
+    try:
+        for scope, table in before.items():
+            read_scope(scope, table)
+    except (AttributeError, TypeError, OptionError):
+        return entry  # `init` refuses it, with the reason
+    scopes, plans_besides = _scopes(policies, before)
+    bypass = {"dangerously_bypass_permissions": True} if may_bypass else {}
+    planning = _planning(own) if plans_besides else {}
+    return (plugin, {**own, "scopes": scopes, "home": str(Path.home()), **bypass, **planning})
 
 
 def with_guard_for_agents(plugins: tuple[PluginEntry, ...]) -> tuple[PluginEntry, ...]:
@@ -85,10 +89,12 @@ def is_planning(policies: Sequence[PolicySettings]) -> bool:
     return any(one.mode is not None and one.mode.value == "plan" for one in policies)
 
 
-def _scopes(policies: Sequence[PolicySettings]) -> tuple[Mapping[str, JsonValue], bool]:
-    """Merge the policies of each scope: lists join, and the narrowest mode wins."""
-    scopes: dict[str, Any] = {}
-    modes: dict[str, list[Any]] = {}
+def _scopes(
+    policies: Sequence[PolicySettings], before: Mapping[str, Any]
+) -> tuple[Mapping[str, JsonValue], bool]:
+    """Merge the policies of each scope with the plugin's own: lists join, and the narrowest mode wins."""
+    scopes: dict[str, Any] = {scope: {**table} for scope, table in before.items()}
+    modes = {scope: [table["mode"]] for scope, table in before.items() if "mode" in table}
     for policy in policies:
         table = scopes.setdefault(policy.scope, {})
         for name in LISTS:

@@ -9,6 +9,8 @@ from agentrail.blueprints.capability import name_of_plugin
 from agentrail.config.config_file import read_toml
 from agentrail.config.settings import join_files
 from agentrail.config.skill_set import SkillSet
+from agentrail.core.stack.loaded_stack import load_plugin
+from agentrail.errors import PluginError
 from agentrail.plugins import (
     HumanApproval,
     Permissions,
@@ -210,6 +212,27 @@ def test_what_an_agent_says_is_joined_with_its_file():
         of_its_own = guard_of(Blueprint(plugins=[(Permissions, {"mode": "accept_edits"})], permissions=both))
         assert (of_its_own["mode"], of_its_own["within"]) == ("accept_edits", [{"mode": "plan"}])
     assert guard_of(Blueprint(permissions=planning))["scopes"] == {"project": {"mode": "plan"}}
+
+
+def test_files_drop_no_scope_that_the_plugin_was_given():
+    """A ceiling and rules of an operator stay; rules of a scope that both name are joined, and the narrowest mode counts."""
+    said = policies_of('[permissions]\nmode = "accept_edits"\nallow = ["shell"]\n')
+    scopes = {"managed": {"deny": ["shell(rm *)"], "ceiling": "default"}, "project": {"mode": "strict", "deny": ["python"]}}  # fmt: skip
+    options = guard_of(Blueprint(plugins=[(Permissions, {"scopes": scopes})], permissions=said))
+    assert options["scopes"] == {
+        "managed": scopes["managed"],
+        "project": {"mode": "strict", "deny": ["python"], "allow": ["shell"]},
+    }
+
+
+@pytest.mark.parametrize("scopes", [5, {"managed": 5}, {"managed": {"deny": "shell"}}])
+def test_scopes_that_are_none_are_left_for_the_plugin_to_refuse(scopes):
+    """Files do not take their place."""
+    said = policies_of('[permissions]\nallow = ["shell"]\n')
+    entry = (Permissions, {"scopes": scopes})
+    assert Blueprint(plugins=[entry], permissions=said).options()["plugins"] == (entry,)
+    with pytest.raises(PluginError):
+        load_plugin(entry)
 
 
 def test_rules_that_cannot_be_read_make_no_blueprint():
