@@ -217,3 +217,5 @@ def read_bytes(path: Path, *, follow: bool = True, most: int = MAX_CONFIG_BYTES)
     except OSError as error:
         reason = "it is a symbolic link" if error.errno == errno.ELOOP and not follow else error.strerror
         raise OptionError([f"{path} cannot be read: {reason}"]) from error
+    except ValueError as error:
+        raise OptionError([f"{str(path)!r} cannot be read: write a path without NUL"]) from error

@@ -136,10 +136,20 @@ def test_what_is_no_ordinary_file_is_not_read(home):
     assert len(read_bytes(home / "f", most=10)) in range(11, 51)
     with pytest.raises(OptionError, match="cannot be read: No such file"):
         read_bytes(home / "none")
+    with pytest.raises(OptionError, match=r"a\\x00b' cannot be read: write a path without NUL"):
+        read_bytes(home / "a\0b")
     for number in range(MAX_AGENT_FILES + 1):
         write(home / "proj" / ".agentrail" / "agents" / f"{number}.md", "")
     with pytest.raises(OptionError, match="expected at most 1000"):
         find_files(None, {}, home / "proj")
+
+
+def test_a_path_that_is_none_is_left_out(home):
+    """Files of a project that nobody trusts stop no command, whatever they name."""
+    write(home / "proj" / "agentrail.toml", '[mcp]\nimport = ["a\\u0000b"]\n')
+    found = read(home)
+    assert found.faults == ()
+    assert "a?b:1: the file is left out: " in str(found.notes[0])
 
 
 def test_faults_of_all_files_are_said_together(home):
@@ -347,6 +357,7 @@ async def test_the_same_content_starts_equal_sessions(home):
         ("[agents.a]\nbudget = {}", "agentrail.toml:2: agents.a.budget: budget limits nothing"),
         ("[agents.a]\nbudget = { max_cost_usd = -1 }", "agentrail.toml:2: agents.a.budget: budget.max_cost_usd is -1"),
         ('[agents.a]\nprompt = { file = "no.md" }', "agentrail.toml:2: agents.a.prompt: "),
+        ('[agents.a]\nprompt = { file = "a\\u0000b" }', "cannot be read: write a path without NUL"),
         ('[agents.a]\nprompt = { file = "bad.md" }', "is not UTF-8"),
         ('[agents.a]\nprompt = { file = "long.md" }', "is too large"),
         ('[agents.a]\nagents = ["b"]\n[agents.b]\ndescription = "x"\nmax_retries = 1', "agents.a: agent 'b': max_retries cannot be set here"),
