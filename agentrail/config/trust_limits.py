@@ -10,7 +10,7 @@ import attrs
 from attrs import define, field, frozen
 
 from agentrail.config.host_limits import HOST_LIMITS
-from agentrail.config.key_filter import in_one_line, names_secret
+from agentrail.config.key_filter import in_one_line, names_secret, shown_address
 from agentrail.config.schema import BudgetForm, PromptForm
 from agentrail.config.settings import LIMITS_PREFIX, AgentSettings, PolicySettings, Settings, Sourced
 
@@ -233,6 +233,7 @@ def describe_grant(name: str, said: Sourced) -> str:
     if isinstance(value, PromptForm):
         return f"the prompt in the file {value.file}"
     if isinstance(value, tuple):
-        return f"{name} {', '.join(str(getattr(one.value, 'use', one.value)) for one in value)}"
+        items = (shown_address(getattr(one.value, "use", one.value)) for one in value)
+        return f"{name} {', '.join(map(str, items))}"
     is_plain = isinstance(value, str | int | float | bool) and not names_secret(name)
-    return f"{name} = {value}" if is_plain else name
+    return f"{name} = {shown_address(value)}" if is_plain else name

@@ -223,6 +223,15 @@ def test_what_is_not_granted_is_said_in_one_line_that_no_terminal_obeys(text):
     assert all(str(one).isprintable() and len(str(one)) < 2_100 for one in (*refused, *faults))
 
 
+def test_what_is_not_granted_shows_no_password_of_an_address():
+    """The notice of a directory is printed at each start, and logged."""
+    text = '[host]\nstore = "postgres://me:hunter2@db/x"\n[web]\nproxy = "http://me:hunter2@proxy"\nallow = ["https://me:hunter2@a.example"]\n'
+    _, refused = narrow_settings(joined(project(text)), Settings())
+    said = " ".join(map(str, refused))
+    assert "hunter2" not in said
+    assert all(one in said for one in ("postgres://…@db/x", "http://…@proxy", "https://…@a.example"))
+
+
 def test_what_only_narrows_is_left_as_it_is():
     """A trusted file and an untrusted one say the same, where all of it narrows."""
     said = joined(project('[agents.a]\ndescription = "Reads."\ntools = ["read_file"]\nmax_turns = 3\n'))
