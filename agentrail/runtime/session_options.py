@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from functools import partial
+from inspect import get_annotations
 from itertools import compress
 from operator import attrgetter, is_not
 from types import MappingProxyType
@@ -446,6 +447,24 @@ def _tools(_: str, tools: object) -> list[str]:
     ]
 
 
+def _lists_of_plugins(name: str, value: object) -> list[str]:
+    """Refuse a text in place of a list, which a built-in plugin would read as a list of its letters."""
+    entries = value if _is_collection(value) else ()
+    return [
+        f"{name} has {kind.__name__} with {option} = {given!r:.80}: expected a list, such as [{given!r:.80}]"
+        for entry in entries
+        if isinstance(entry, tuple) and isinstance(entry[-1], Mapping)
+        for kind in [entry[0] if isinstance(entry[0], type) else type(entry[0])]
+        for option, given in entry[-1].items()
+        if isinstance(given, str) and _takes_texts(getattr(kind, "init", None), option)
+    ]
+
+
+def _takes_texts(init: Any, option: str) -> bool:
+    is_ours = callable(init) and init.__module__.startswith("agentrail.plugins.")
+    return is_ours and bool(get_annotations(init).get(option) == Sequence[str])
+
+
 def _agents(name: str, value: object) -> list[str]:
     if isinstance(value, str | Mapping) or not _is_sequence(value):
         return [f"{name} is {repr_of(value):.200}: expected a sequence of Agent"]
@@ -527,6 +546,7 @@ _BY_OPTION: Final[tuple[tuple[str, _Check], ...]] = (
     ),
     ("tools", _tools),
     ("plugins", _must(_is_collection, "a sequence of plugins")),
+    ("plugins", _lists_of_plugins),
     (
         "messages",
         _must(

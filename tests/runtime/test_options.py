@@ -10,9 +10,11 @@ import pytest
 
 import agentrail
 from agentrail import Agent
+from agentrail.blueprints import Blueprint
 from agentrail.core.policy.prompt_settings import SETTINGS
 from agentrail.errors import OptionError
 from agentrail.messages import Text, UserMessage
+from agentrail.plugins import HumanApproval
 from agentrail.providers.options import ProviderOptions
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_options import OTHER_WORDS, SessionOptions, make_options
@@ -43,6 +45,21 @@ async def test_all_faults_are_named_at_once(supervisor):
 
 
 HALF = "a\ud800"
+
+
+@pytest.mark.parametrize("make", [SessionOptions, Blueprint])
+@pytest.mark.parametrize("plugin", [HumanApproval, HumanApproval()])
+def test_a_text_in_place_of_a_list_of_a_plugin_is_refused(make, plugin):
+    """It would be a list of its letters: a guard of the tools s, h, e and l would let the shell run."""
+    entries = [(plugin, {"require_approval_for": "shell", "safe_commands": ["ls"], "confirm_prefix": "ok"})]
+    with pytest.raises(OptionError) as caught:
+        make(model="demo:", plugins=entries)
+    (fault,) = caught.value.faults
+    said = "plugins has HumanApproval with require_approval_for = 'shell': expected a list, such as ['shell']"
+    assert fault.endswith(said)
+    entries[0][1]["require_approval_for"] = ["shell"]
+    assert make(model="demo:", plugins=entries)
+    assert make(model="demo:", plugins=[(HumanApproval, {"permission_options": "approve"})])
 
 
 @pytest.mark.parametrize("has_store", [False, True])
