@@ -125,6 +125,8 @@ class _SettingsReader:
         def pattern(tool: str, text: str) -> str:
             if tool == "shell":
                 return _command(text) if name == "allow" else _wide_command(text)
+            if tool in _PATH_TOOLS and name == "allow" and text.strip() == "*":
+                return "./**"  # files below the directory there too, and not all calls of the tool
             if tool in _PATH_TOOLS and text.startswith("/") and not text.startswith("//"):
                 return f"{'~' if self._scope == 'user' else '.'}{text}"
             return text

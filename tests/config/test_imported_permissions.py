@@ -6,6 +6,8 @@ import pytest
 
 from agentrail.config.imported_permissions import read_claude_settings
 from agentrail.config.schema import PermissionsForm
+from agentrail.plugins.permission_policy import PermissionPolicy, rules
+from agentrail.plugins.permission_verdict import PermissionCall, judge
 
 
 def read(scope="project", **permissions):
@@ -38,6 +40,20 @@ def test_rules_become_ours():
     assert [found.place("permissions", "deny", at).line for at in (0, 3, 4)] == [4, 6, 7]
     assert found.place("permissions", "mode").line == 21
     assert read(scope="user", deny=["Read(/x)"]).form.permissions.deny == ("read_file(~/x)",)
+
+
+def test_a_star_for_files_allows_no_file_elsewhere():
+    """There it stands for files below the directory. Denied and asked, it may stand for more."""
+    found = read(deny=["Read(*)"], ask=["Glob(*)"], allow=["Edit(*)", "Grep( * )", "WebFetch(*)"])
+    assert found.form.permissions == PermissionsForm(
+        deny=("read_file",),
+        ask=("glob",),
+        allow=("edit_file(./**)", "write_file(./**)", "grep(./**)", "web_fetch"),
+    )
+    policy = PermissionPolicy(allow=rules(*found.form.permissions.allow))
+    paths = ("a", "a/b", "/etc/passwd", "../x", "~/.bashrc")
+    calls = [PermissionCall(tool="write_file", arguments={"path": path}, working_dir="/w") for path in paths]
+    assert [judge(policy, one).decision for one in calls] == ["allow", "allow", "ask", "ask", "ask"]
 
 
 def test_a_star_in_the_middle_denies_and_asks_more_and_allows_nothing():
