@@ -15,6 +15,8 @@ from agentrail.otp.field_rules import CheckedFields
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 
+_MAX_GUESSES: Final = 20
+
 LIMITS_PREFIX: Final = "limits."
 """Prefix of limit names among the host settings."""
 
@@ -153,6 +155,7 @@ def faults_of_agent_names(settings: Settings) -> Iterator[ConfigFault]:
     if default is not None and default.value not in names:
         yield ConfigFault(place=default.place, said=no_such_agent(default.value, names))
     below: dict[str, tuple[str, ...]] = {}
+    guesses = 0
     for agent in names.values():
         listed = agent.values.get("agents")
         items = () if listed is None else listed.value
@@ -162,9 +165,15 @@ def faults_of_agent_names(settings: Settings) -> Iterator[ConfigFault]:
                 said = f"agent {agent.name!r} names itself as its own sub-agent: remove it"
                 yield ConfigFault(place=item.place, said=said)
             elif item.value not in names:
-                yield ConfigFault(
-                    place=item.place, said=f"agent {agent.name!r}: {no_such_agent(item.value, names)}"
+                # Each guess reads all names, which takes quadratic time in a file of little else.
+                guesses += 1
+                is_unguessed = guesses > _MAX_GUESSES
+                why = (
+                    f"there is no agent {item.value!r:.80}"
+                    if is_unguessed
+                    else no_such_agent(item.value, names)
                 )
+                yield ConfigFault(place=item.place, said=f"agent {agent.name!r}: {why}")
     for circle in _circles(below):
         said = (
             f"the agents name each other in a circle, {' → '.join((*circle, circle[0]))}: remove one of them"

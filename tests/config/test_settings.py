@@ -69,6 +69,15 @@ def test_names_of_agents_are_looked_at(text, said):
     assert found[0].startswith(said)
 
 
+def test_of_many_unknown_agents_the_first_have_a_guess():
+    """Each guess reads all names: a file of nothing else would take minutes."""
+    text = "".join(f'[agents.agent{at}]\nagents = ["agenx{at}"]\n' for at in range(40))
+    found = [one.said for one in faults_of_agent_names(joined(project(text)))]
+    assert len(found) == 40
+    assert [one for one in found if "did you mean" in one] == found[:20]
+    assert found[39] == "agent 'agent39': there is no agent 'agenx39'"
+
+
 @given(
     st.dictionaries(st.sampled_from("abcdef"), st.lists(st.sampled_from("abcdef"), max_size=3, unique=True))
 )
