@@ -8,7 +8,7 @@ from agentrail.config.toml_text import TomlFault, read_toml_text
 from agentrail.errors import OptionError
 
 _LIST: Final = re.compile(r"^[ \t]*allow[ \t]*=[ \t]*\[", re.MULTILINE)
-_TABLE: Final = re.compile(r"^[ \t]*\[[ \t]*permissions[ \t]*\][ \t]*(?:#[^\n]*)?(?:\n|\Z)", re.MULTILINE)
+_TABLE: Final = re.compile(r"^[ \t]*\[[ \t]*permissions[ \t]*\][ \t\r]*(?:#[^\n]*)?(?:\n|\Z)", re.MULTILINE)
 _TOKEN: Final = re.compile(
     r"#[^\n]*|\"\"\".*?\"\"\"|'''.*?'''|\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|(?P<comma>,)|(?P<end>\])", re.DOTALL
 )
@@ -26,7 +26,7 @@ def with_allowed(text: str, rules: Sequence[str], *, name: str) -> str:
     new = [rule for rule in dict.fromkeys(rules) if rule not in known]
     if not new:
         return text
-    made = _inserted(text, new)
+    made = _inserted(text, new, is_flat=bool(before) and "permissions" not in before)
     if not _says(made, before, [*known, *new]):
         raise OptionError(
             [f"{name}: its list `allow` cannot be edited here: add {', '.join(new)} to it yourself"]
@@ -41,7 +41,7 @@ def _read(text: str, name: str) -> dict[str, Any]:
         raise OptionError([f"{name}:{fault.line}: {fault.said}"]) from fault
 
 
-def _inserted(text: str, rules: Sequence[str]) -> str:
+def _inserted(text: str, rules: Sequence[str], *, is_flat: bool) -> str:
     lines = "".join(f"    {_quoted(rule)},\n" for rule in rules)
     begun = _LIST.search(text)
     if begun is not None:
@@ -50,7 +50,7 @@ def _inserted(text: str, rules: Sequence[str]) -> str:
     if table is not None:
         head = text[: table.end()]
         return f"{head}{'' if head.endswith(chr(10)) else chr(10)}allow = [\n{lines}]\n{text[table.end() :]}"
-    if text.strip() and "permissions" not in text:  # the lists are top-level keys of the file
+    if is_flat:  # the lists are top-level keys of the file
         return f"allow = [\n{lines}]\n{text}"
     return (
         f"{text}{'' if text.endswith(chr(10)) or not text else chr(10)}[permissions]\nallow = [\n{lines}]\n"

@@ -49,6 +49,23 @@ def test_rules_are_added_and_nothing_else_changes(text, rules):
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "[permissions]\r\ndeny = ['d']\r\n",
+        "[permissions] # mine\r\n",
+        "deny = ['d'] # permissions\n",
+        "deny = ['permissions']",
+    ],
+)
+def test_rules_are_added_to_files_of_other_editors(text):
+    """Windows ends lines with two characters; and a word is not yet a table."""
+    after = tomllib.loads(with_allowed(text, ["b"], name="f.toml"))
+    table = after.get("permissions", after)
+    before = tomllib.loads(text)
+    assert table == {**before.get("permissions", before), "allow": ["b"]}
+
+
+@pytest.mark.parametrize(
     "text", ["permissions = { allow = ['a'] }\n", "permissions.allow = ['a']\n", "[permissions\n"]
 )
 def test_what_cannot_be_edited_is_left_to_its_author(text):
