@@ -45,6 +45,8 @@ def read_mcp_json(file: str, text: str, *, scope: Scope = "project", folder: str
             faults.append(
                 fault("${…} is read only as a whole value of env and headers: write the text", *path)
             )
+        if path[1] in tables:
+            notes.append(fault(f"{written!r:.80} replaces a server before it of this name", *path))
         tables[path[1]] = table
     checked = checked_file(made, {"mcp": tables}, lines, only_texts=False)
     return attrs.evolve(checked, faults=(*checked.faults, *faults), notes=tuple(notes))

@@ -61,6 +61,16 @@ def test_a_fault_has_its_line(entry, said):
     assert said in faults[0]
 
 
+def test_of_two_servers_with_one_name_of_ours_the_later_is_read_and_said():
+    """Names there may have letters that ours cannot have."""
+    found = read({"my server": {"command": "a"}, "b": {"command": "b"}, "My_Server": {"command": "c"}})
+    assert found.form.mcp == {"my-server": {"command": ["c"]}, "b": {"command": ["b"]}}
+    assert found.faults == ()
+    assert [str(one) for one in found.notes] == [
+        ".mcp.json:9: mcp.my-server: 'My_Server' replaces a server before it of this name"
+    ]
+
+
 def test_what_is_not_read_is_noted_and_a_disabled_server_left_out():
     """12.15: once, with its line."""
     found = read({"a": {"command": "npx", "alwaysAllow": ["x"]}, "b": {"command": "npx", "disabled": True}})
