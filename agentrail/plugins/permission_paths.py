@@ -8,13 +8,10 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from agentrail.plugins.protected_paths import MAX_PATH_CHARACTERS, first_that_protects
+from agentrail.plugins.protected_paths import MAX_PATH_CHARACTERS, OTHER_ROOT, first_that_protects
 
 _ANY_HOME: Final = (("home", "*"), ("users", "*"), ("root",), ("~*",))
 _Way: TypeAlias = tuple[re.Pattern[str] | None, ...]
-_ANOTHER_ROOT: Final = re.compile(
-    r"^(?:file:/+|/proc/(?:self|thread-self|\d+)/(?:root|cwd)(?=/))", re.IGNORECASE
-)
 
 EDITED_WITH_CARE: Final = (
     *(".git", ".gitmodules", ".gitconfig", ".hg", ".vscode", ".idea", ".mcp.json", ".envrc"),
@@ -87,7 +84,7 @@ def path_place(path: str, working_dir: str, home: str = "", also: tuple[str, ...
     if len(path) > MAX_PATH_CHARACTERS:
         return None
     workspace = _joined("", working_dir if working_dir.startswith("/") else f"/{working_dir}")
-    plain = _ANOTHER_ROOT.sub("/", path.strip())
+    plain = OTHER_ROOT.sub("/", path.strip())
     is_sure = not path.startswith(("~", "$")) and path == plain and "\0" not in path
     if plain.startswith("~"):
         end = home + plain[1:] if home and plain[1:2] in {"", "/"} else plain

@@ -34,7 +34,7 @@ MAX_LOOKS: Final = 40_000
 MAX_NAME_CHARACTERS: Final = 255
 """The longest file name."""
 
-_ANOTHER_ROOT: Final = re.compile(
+OTHER_ROOT: Final = re.compile(
     r"^(?:file:/+|/proc/(?:self|thread-self|\d+)/(?:root|cwd)(?=/))", re.IGNORECASE
 )
 _WILDCARDS: Final = re.compile(r"[*?\[]")
@@ -102,7 +102,7 @@ def _covers(pattern: str, parts: Sequence[str]) -> bool:
 
 
 def _parts(path: str, working_dir: str) -> list[str]:
-    path = _ANOTHER_ROOT.sub("/", path.strip())
+    path = OTHER_ROOT.sub("/", path.strip())
     whole = path if path.startswith(("/", "~", "$HOME", "${HOME}")) else f"{working_dir}/{path}"
     parts: list[str] = []
     for part in whole.lower().split("/"):
