@@ -1,6 +1,6 @@
 """`Capability`: a named bundle of tools, plugins and prompt sections."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from attrs import field, frozen
@@ -30,6 +30,18 @@ def placed(items: Iterable[_T], key_of: Callable[[_T], Hashable]) -> tuple[_T, .
 
 def name_of_plugin(entry: PluginEntry) -> str:
     return _made(entry).name
+
+
+def with_options(
+    plugins: Iterable[PluginEntry], name: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+) -> Iterator[PluginEntry]:
+    """Yield the plugins, the one of this name with changed options."""
+    for entry in plugins:
+        if name_of_plugin(entry) != name:
+            yield entry
+        else:
+            plugin, own = parts_of_entry(entry)
+            yield (plugin, change(own))
 
 
 def is_guard(entry: PluginEntry) -> bool:

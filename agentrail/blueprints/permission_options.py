@@ -1,10 +1,11 @@
 """Options of the plugin `Permissions`."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from agentrail.blueprints.capability import name_of_plugin, narrows_permissions
+from agentrail.blueprints.capability import name_of_plugin, narrows_permissions, with_options
 from agentrail.config.settings import PolicySettings, Sourced
 from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.errors import OptionError
@@ -26,24 +27,23 @@ def with_policies(
         return tuple(plugins)
     if not any(name_of_plugin(one) == _NAME for one in plugins):
         plugins = (*plugins, Permissions)
-    return tuple(
-        _with_scopes(one, said, may_bypass=may_bypass) if name_of_plugin(one) == _NAME else one
-        for one in plugins
-    )
+    change = partial(_with_scopes, said, may_bypass=may_bypass)
+    return tuple(with_options(plugins, _NAME, change))
 
 
-def _with_scopes(entry: PluginEntry, policies: Sequence[PolicySettings], *, may_bypass: bool) -> PluginEntry:
-    plugin, own = entry if isinstance(entry, tuple) else (entry, {})
+def _with_scopes(
+    policies: Sequence[PolicySettings], own: Mapping[str, Any], *, may_bypass: bool
+) -> Mapping[str, Any]:
     before: Any = own.get("scopes") or {}
     try:
         for scope, table in before.items():
             read_scope(scope, table)
     except (AttributeError, TypeError, OptionError):
-        return entry  # `init` refuses it, with the reason
+        return own  # `init` refuses them, with the reason
     scopes, plans_besides = _scopes(policies, before)
     bypass = {"dangerously_bypass_permissions": True} if may_bypass else {}
     planning = _planning(own) if plans_besides else {}
-    return (plugin, {**own, "scopes": scopes, "home": str(Path.home()), **bypass, **planning})
+    return {**own, "scopes": scopes, "home": str(Path.home()), **bypass, **planning}
 
 
 def with_guard_for_agents(plugins: tuple[PluginEntry, ...]) -> tuple[PluginEntry, ...]:

@@ -5,7 +5,7 @@ A skill is cached per names, sizes and times of its files.
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ import attrs
 from attrs import frozen
 
 from agentrail.abc import Tool, name_of
-from agentrail.blueprints.capability import name_of_plugin, placed
+from agentrail.blueprints.capability import name_of_plugin, placed, with_options
 from agentrail.blueprints.config_discovery import show_path
 from agentrail.config.skill_file import MAX_SKILL_BYTES, SkillDialect, SkillReading, faulty, read_skill
 from agentrail.config.skill_set import (
@@ -308,7 +308,7 @@ def with_skill_plugins(plugins: Sequence[PluginEntry], use: SkillUse) -> tuple[P
     """Return a stack that guards and lists skills, keeping existing options."""
     skills = use.skills.skills
     guard = _rules_of(use)
-    found = [*_with_options(plugins, "SkillGuard", lambda own: _joined(guard, own))]
+    found = [*with_options(plugins, "SkillGuard", lambda own: _joined(guard, own))]
     if not any(name_of_plugin(one) == "SkillGuard" for one in plugins):
         found.append((SkillGuard, guard))
     approved = {
@@ -317,10 +317,10 @@ def with_skill_plugins(plugins: Sequence[PluginEntry], use: SkillUse) -> tuple[P
         if use.tools == "approve" and one.is_trusted and one.text.allowed
     }
     pure = {"pure_tools": sorted(SKILL_TOOLS)} | ({"skills": approved} if approved else {})
-    found = [*_with_options(found, "Permissions", lambda own: _joined(pure, own))]
+    found = [*with_options(found, "Permissions", lambda own: _joined(pure, own))]
     listed = {"skills": _listed(use)}
     if any(name_of_plugin(one) == "SkillListing" for one in found):
-        return tuple(_with_options(found, "SkillListing", lambda own: _joined(listed, own)))
+        return tuple(with_options(found, "SkillListing", lambda own: _joined(listed, own)))
     # A class rather than an instance where possible: the stored session names the plugin by its class.
     listing = SkillListing if use.selector is None else SkillListing(selector=use.selector)
     return (*found, (listing, listed))
@@ -339,7 +339,7 @@ def with_skills_of_agent(plugins: Sequence[PluginEntry], use: SkillUse) -> tuple
 def with_skill_tools(plugins: Sequence[PluginEntry]) -> tuple[PluginEntry, ...]:
     """Return the stack of a session where only agents have skills."""
     pure = {"pure_tools": sorted(SKILL_TOOLS)}
-    return tuple(_with_options(plugins, "Permissions", lambda own: _joined(pure, own)))
+    return tuple(with_options(plugins, "Permissions", lambda own: _joined(pure, own)))
 
 
 def _rules_of(use: SkillUse) -> dict[str, Any]:
@@ -352,17 +352,6 @@ def _rules_of(use: SkillUse) -> dict[str, Any]:
 
 def _listed(use: SkillUse) -> dict[str, str]:
     return {one.name: one.description for one in use.skills.skills if one.text.for_model}
-
-
-def _with_options(
-    plugins: Sequence[PluginEntry], name: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]
-) -> Iterator[PluginEntry]:
-    for entry in plugins:
-        if name_of_plugin(entry) != name:
-            yield entry
-        else:
-            plugin, own = entry if isinstance(entry, tuple) else (entry, {})
-            yield (plugin, change(own))
 
 
 def _joined(made: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

@@ -74,17 +74,17 @@ def _tools_of_claude(reader: "_AgentReader", tools: Collection[str]) -> dict[str
             reader.note("tools", f"{rule} is ignored: there is no such built-in tool")
             continue
         allowed += names
-    denied = [one for rule in reader.names("disallowedTools") for one in translate_tools((rule,)).rules]
-    for rule in reader.names("disallowedTools"):
-        if not translate_tools((rule,)).rules:
-            reader.note("disallowedTools", f"{rule} is ignored: there is no such built-in tool")
+    disallowed = translate_tools(reader.names("disallowedTools"))
+    denied = disallowed.rules
+    for rule in disallowed.unknown:
+        reader.note("disallowedTools", f"{rule} is ignored: there is no such built-in tool")
     mode = reader.mode()
     has_tools = "tools" in reader.values
     bare = [one for one in denied if "(" not in one]
     # Denied tools are removed from a list of tools. If all tools are inherited, a deny rule removes them, as
     # a pattern always does.
-    rules = denied if not has_tools else [one for one in denied if "(" in one]
-    policy = PermissionsForm(mode=mode, deny=tuple(rules) or None)
+    rules = denied if not has_tools else tuple(one for one in denied if "(" in one)
+    policy = PermissionsForm(mode=mode, deny=rules or None)
     return {
         "tools": tuple(dict.fromkeys(one for one in allowed if one not in bare)) if has_tools else None,
         "agents": tuple(dict.fromkeys(agents)) or None,
