@@ -6,12 +6,13 @@ For a program without a row, a star covers everything: `shell(rm *)` allows `rm`
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
-from attrs import frozen
+from attrs import field, frozen
+from attrs.converters import optional
 
 from agentrail.plugins.shell_plain import PlainCommand
 from agentrail.plugins.shell_programs import (
@@ -25,7 +26,11 @@ from agentrail.plugins.shell_programs import (
 )
 
 
-@frozen(kw_only=True)
+def _names(words: str | Iterable[str]) -> frozenset[str]:
+    return frozenset(words.split() if isinstance(words, str) else words)
+
+
+@frozen
 class StarRow:
     """The coverage of a star for one program.
 
@@ -36,30 +41,13 @@ class StarRow:
     """
 
     reason: str
-    commands: frozenset[str] | None = None
+    commands: frozenset[str] | None = field(default=None, converter=optional(_names))
     short: str = ""
-    long: tuple[str, ...] = ()
+    long: frozenset[str] = field(default=frozenset(), converter=_names)
     is_single: bool = False
     is_exact: bool = False
     max_operands: int | None = None
     is_inside: bool = False
-
-
-def _row(  # noqa: PLR0913 - a row of a table
-    reason: str,
-    commands: str | None = None,
-    *,
-    short: str = "",
-    long: str = "",
-    is_single: bool = False,
-    is_exact: bool = False,
-    max_operands: int | None = None,
-    is_inside: bool = False,
-) -> StarRow:
-    return StarRow(
-        reason=reason, commands=None if commands is None else frozenset(commands.split()), short=short,
-        long=tuple(long.split()), is_single=is_single, is_exact=is_exact, max_operands=max_operands, is_inside=is_inside,
-    )  # fmt: skip
 
 
 # fmt: off
@@ -129,69 +117,69 @@ Programs that print any file or folder, such as `cat`, `grep` and `ls`, are excl
 that the user can read.
 """
 
-_PYTEST: Final = _row(
+_PYTEST: Final = StarRow(
     "runs code that its options name, or writes files", short="cpo", is_inside=True,
     long="basetemp junit-xml junitxml log-file rootdir confcutdir override-ini config-file pdbcls debug import-mode cov-report cov-config report-log "
     "result-log pastebin trace-config tx px rsyncdir html json-report-file durations-path benchmark-storage benchmark-json")
 STAR_ROWS: Final[Mapping[str, StarRow]] = MappingProxyType({
-    "git": _row("such options and commands of git run programs, write files or use another repository; a command that git does not know may be an alias", _GIT,
+    "git": StarRow("such options and commands of git run programs, write files or use another repository; a command that git does not know may be an alias", _GIT,
                 long="output upload-pack receive-pack exec ext-diff textconv filters open-files-in-pager config template extcmd strategy separate-git-dir "
                 "git-dir work-tree paginate exec-path namespace config-env no-index contents exclude-from pathspec-from-file"),
-    "find": _row("runs programs, removes files or writes them", is_single=True, is_exact=True,
+    "find": StarRow("runs programs, removes files or writes them", is_single=True, is_exact=True,
                  long="exec execdir ok okdir delete fprint fprint0 fprintf fls"),
-    "fd": _row("runs programs", short="xX", long="exec exec-batch"),
-    "fdfind": _row("runs programs", short="xX", long="exec exec-batch"),
-    "rg": _row("runs programs", short="z", long="pre hostname-bin search-zip"),
-    "ag": _row("runs a pager", long="pager"),
-    "ack": _row("runs a pager, or reads options from a file", long="pager ackrc create-ackrc output"),
-    "sort": _row("writes a file, or runs a program", short="oT", long="output compress-program temporary-directory"),
-    "shuf": _row("writes a file", short="o", long="output"),
-    "uniq": _row("writes its second operand", max_operands=1),
-    "tree": _row("writes a file", short="oR", long="output"),
-    "file": _row("writes a compiled list, or runs programs", short="CzZm", long="compile uncompress magic-file"),
-    "nm": _row("loads a library", long="plugin"),
-    "objdump": _row("loads a library", long="plugin"),
-    "diff": _row("runs pr", short="l", long="paginate"),
-    "diff3": _row("runs a program", long="diff-program"),
-    "date": _row("sets the clock", short="s", long="set"),
-    "hostname": _row("names the machine", short="bF", long="boot file", max_operands=0),
-    "install": _row("runs a program", short="s", long="strip strip-program"),
-    "zip": _row("runs a program", short="TO", long="unzip-command test output-file", is_single=True),
-    "iconv": _row("writes a file", short="o", long="output"),
-    "xmllint": _row("writes a file, or reads commands", short="o", long="output shell", is_single=True),
-    "yq": _row("writes files", short="is", long="inplace in-place split-exp"),
-    "jq": _row("reads a program from a file", short="fL", long="from-file library-path"),
-    "dot": _row("writes a file", short="oOl"),
-    "zstd": _row("writes a file", short="o", long="output-dir-flat output-dir-mirror filelist"),
-    "bat": _row("runs a pager", long="pager config-file"),
-    "batcat": _row("runs a pager", long="pager config-file"),
-    "delta": _row("runs a pager", long="pager config"),
-    "npm": _row("such options and commands run other programs", "run run-script test t ls list outdated view audit ci start version",
+    "fd": StarRow("runs programs", short="xX", long="exec exec-batch"),
+    "fdfind": StarRow("runs programs", short="xX", long="exec exec-batch"),
+    "rg": StarRow("runs programs", short="z", long="pre hostname-bin search-zip"),
+    "ag": StarRow("runs a pager", long="pager"),
+    "ack": StarRow("runs a pager, or reads options from a file", long="pager ackrc create-ackrc output"),
+    "sort": StarRow("writes a file, or runs a program", short="oT", long="output compress-program temporary-directory"),
+    "shuf": StarRow("writes a file", short="o", long="output"),
+    "uniq": StarRow("writes its second operand", max_operands=1),
+    "tree": StarRow("writes a file", short="oR", long="output"),
+    "file": StarRow("writes a compiled list, or runs programs", short="CzZm", long="compile uncompress magic-file"),
+    "nm": StarRow("loads a library", long="plugin"),
+    "objdump": StarRow("loads a library", long="plugin"),
+    "diff": StarRow("runs pr", short="l", long="paginate"),
+    "diff3": StarRow("runs a program", long="diff-program"),
+    "date": StarRow("sets the clock", short="s", long="set"),
+    "hostname": StarRow("names the machine", short="bF", long="boot file", max_operands=0),
+    "install": StarRow("runs a program", short="s", long="strip strip-program"),
+    "zip": StarRow("runs a program", short="TO", long="unzip-command test output-file", is_single=True),
+    "iconv": StarRow("writes a file", short="o", long="output"),
+    "xmllint": StarRow("writes a file, or reads commands", short="o", long="output shell", is_single=True),
+    "yq": StarRow("writes files", short="is", long="inplace in-place split-exp"),
+    "jq": StarRow("reads a program from a file", short="fL", long="from-file library-path"),
+    "dot": StarRow("writes a file", short="oOl"),
+    "zstd": StarRow("writes a file", short="o", long="output-dir-flat output-dir-mirror filelist"),
+    "bat": StarRow("runs a pager", long="pager config-file"),
+    "batcat": StarRow("runs a pager", long="pager config-file"),
+    "delta": StarRow("runs a pager", long="pager config"),
+    "npm": StarRow("such options and commands run other programs", "run run-script test t ls list outdated view audit ci start version",
                 short="cC", long="script-shell prefix userconfig globalconfig node-options shell call editor viewer git cache init-module package",
                 is_single=True),
-    "yarn": _row("such options and commands run other programs", "run test list why info outdated audit",
+    "yarn": StarRow("such options and commands run other programs", "run test list why info outdated audit",
                  long="cwd script-shell use-yarnrc modules-folder cache-folder"),
-    "pnpm": _row("such options and commands run other programs", "run test list ls why outdated audit",
+    "pnpm": StarRow("such options and commands run other programs", "run test list ls why outdated audit",
                  short="cC", long="dir script-shell shell-mode config prefix store-dir"),
-    "cargo": _row("such options and commands run other programs, or use another project", "build check test fmt clippy tree metadata doc bench clean",
+    "cargo": StarRow("such options and commands run other programs, or use another project", "build check test fmt clippy tree metadata doc bench clean",
                   short="CZ", long="config target-dir manifest-path out-dir artifact-dir lockfile-path open"),
-    "go": _row("such options and commands run other programs, or write files", "build test vet fmt list version doc", is_single=True, is_exact=True,
+    "go": StarRow("such options and commands run other programs, or write files", "build test vet fmt list version doc", is_single=True, is_exact=True,
                long="exec toolexec o C overlay modfile vettool cpuprofile memprofile blockprofile mutexprofile coverprofile trace outputdir ldflags gcflags "
                "asmflags gccgoflags compiler pkgdir test.exec test.cpuprofile test.memprofile test.blockprofile test.mutexprofile test.coverprofile test.trace "
                "test.outputdir test.testlogfile test.gocoverdir"),
-    "gh": _row("such options and commands run other programs, write files, or change anything", "pr issue run release status", short="weDO",
+    "gh": StarRow("such options and commands run other programs, write files, or change anything", "pr issue run release status", short="weDO",
                long="web editor recover browser dir output"),
-    "kubectl": _row("such options and commands run programs in a cluster, write, or send a token elsewhere", "get describe logs top version explain", short="s",
+    "kubectl": StarRow("such options and commands run programs in a cluster, write, or send a token elsewhere", "get describe logs top version explain", short="s",
                     long="kubeconfig cache-dir profile-output server"),
     "pytest": _PYTEST,
     "py.test": _PYTEST,
-    "mypy": _row("runs a program, reads plugins, or writes files", is_inside=True, long="python-executable install-types config-file cache-dir junit-xml any-exprs-report cobertura-xml-report "
+    "mypy": StarRow("runs a program, reads plugins, or writes files", is_inside=True, long="python-executable install-types config-file cache-dir junit-xml any-exprs-report cobertura-xml-report "
                  "html-report linecount-report linecoverage-report lineprecision-report txt-report xml-report xslt-html-report xslt-txt-report custom-typeshed-dir "
                  "custom-typing-module shadow-file"),
-    "ruff": _row("writes a file, or reads other settings", "check format rule version", short="o", long="output-file config cache-dir"),
-    "eslint": _row("loads code that its options name, or writes a file", short="cof",
+    "ruff": StarRow("writes a file, or reads other settings", "check format rule version", short="o", long="output-file config cache-dir"),
+    "eslint": StarRow("loads code that its options name, or writes a file", short="cof",
                    long="config output-file format formatter rulesdir plugin resolve-plugins-relative-to parser cache-location cache-file init"),
-    "prettier": _row("loads code that its options name", long="plugin config plugin-search-dir cache-location"),
+    "prettier": StarRow("loads code that its options name", long="plugin config plugin-search-dir cache-location"),
 })
 # fmt: on
 
