@@ -24,14 +24,12 @@ FileOrigin: TypeAlias = Literal[
     "gemini command",
     "mcp",
 ]
-_AGENTS: Final[tuple[tuple[str, FileOrigin, str, str], ...]] = (
-    ("claude", "claude", ".claude/agents", "*.md"),
-    ("codex", "codex", ".codex/agents", "*.toml"),
-)
-_COMMANDS: Final[tuple[tuple[str, FileOrigin, str, str], ...]] = (
-    ("claude", "claude command", ".claude/commands", "**/*.md"),
-    ("codex", "codex command", ".codex/prompts", "*.md"),
-    ("gemini", "gemini command", ".gemini/commands", "**/*.toml"),
+_IMPORTED: Final[tuple[tuple[str, str, FileOrigin, str, str], ...]] = (
+    ("agents", "claude", "claude", ".claude/agents", "*.md"),
+    ("agents", "codex", "codex", ".codex/agents", "*.toml"),
+    ("commands", "claude", "claude command", ".claude/commands", "**/*.md"),
+    ("commands", "codex", "codex command", ".codex/prompts", "*.md"),
+    ("commands", "gemini", "gemini command", ".gemini/commands", "**/*.toml"),
 )
 
 CONFIG_NAME: Final = "agentrail.toml"
@@ -184,11 +182,10 @@ def find_imported(
     place: Path, kinds: Mapping[str, Sequence[str]], *, scope: Scope, cwd: Path, home: Path | None
 ) -> tuple[FoundFile, ...]:
     wanted: list[tuple[FileOrigin, Path]] = []
-    for kind, table in (("agents", _AGENTS), ("commands", _COMMANDS)):
-        for owner, origin, folder, pattern in table:
-            if owner in kinds.get(kind, ()):
-                found = _few(place / folder, kind, (place / folder).glob(pattern))
-                wanted += [(origin, one) for one in found]
+    for kind, owner, origin, folder, pattern in _IMPORTED:
+        if owner in kinds.get(kind, ()):
+            found = _few(place / folder, kind, (place / folder).glob(pattern))
+            wanted += [(origin, one) for one in found]
     if "claude" in kinds.get("permissions", ()):
         settings = [place / ".claude" / name for name in ("settings.local.json", "settings.json")]
         wanted += [("claude settings", one) for one in settings if _is_there(one)]

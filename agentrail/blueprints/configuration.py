@@ -219,7 +219,7 @@ def read_configuration(  # noqa: PLR0913 - all but the first are options, by nam
         files=files,
         trusted=trusted,
         notes=notes,
-        commands=tuple(_commands((*files.project, *files.user))),
+        commands=tuple(one.command for one in (*read_project, *read_user) if one.command is not None),
         cwd=where,
         environ=dict(environ),
         trust_project=trust_project,
@@ -355,21 +355,13 @@ def _command(found: FoundFile, text: str) -> ImportedCommand:
 
 def _read_command(found: FoundFile, text: str) -> ConfigFile:
     place = ConfigPlace(file=found.name)
+    made = ConfigFile(name=found.name, folder=str(found.folder), scope=found.scope)
     try:
-        said = _command(found, text).notes
+        command = _command(found, text)
     except CommandFault as fault:
-        wrong = (ConfigFault(place=place, said=str(fault)),)
-        return ConfigFile(name=found.name, folder=str(found.folder), scope=found.scope, faults=wrong)
-    notes = tuple(ConfigFault(place=place, said=one) for one in said)
-    return ConfigFile(name=found.name, folder=str(found.folder), scope=found.scope, notes=notes)
-
-
-def _commands(files: Sequence[FoundFile]) -> Iterator[ImportedCommand]:
-    for found in files:
-        text, faults = decode_file(found.name, found.data)
-        if found.origin.endswith("command") and not faults and not found.unread:
-            with suppress(CommandFault):  # already among the faults
-                yield _command(found, text)
+        return attrs.evolve(made, faults=(ConfigFault(place=place, said=str(fault)),))
+    notes = tuple(ConfigFault(place=place, said=one) for one in command.notes)
+    return attrs.evolve(made, command=command, notes=notes)
 
 
 def _with_rules_read(read: ConfigFile) -> ConfigFile:

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 from attrs import evolve, field, frozen
 
 from agentrail.config.front_matter import HeadFault, read_yaml_head
+from agentrail.config.imported_commands import ImportedCommand
 from agentrail.config.key_filter import looks_like_key, names_secret
 from agentrail.config.schema import FORMAT_VERSION, FileForm
 from agentrail.config.structure import show_value, structure_file
@@ -32,6 +33,7 @@ class ConfigFile:
     folder: str = ""
     scope: Scope = "project"
     form: FileForm = field(factory=FileForm)
+    command: ImportedCommand | None = None
     lines: Mapping[ConfigPath, int] = field(factory=dict, repr=False)
     faults: tuple[ConfigFault, ...] = ()
     notes: tuple[ConfigFault, ...] = ()
