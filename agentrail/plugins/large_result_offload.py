@@ -5,7 +5,7 @@ from typing import Final
 
 import attrs
 
-from agentrail.core.policy.request_context import BYTES_PER_TOKEN
+from agentrail.core.policy.request_context import BYTES_PER_TOKEN, utf8_size
 from agentrail.core.protocol.actions import Action, Continue, Emitted, ReplaceToolResult, Request, WriteFile
 from agentrail.core.protocol.hooks import AfterTool, AfterToolBatch, AfterTurn, RequestDone, RequestFailed
 from agentrail.core.stack.plugin import Context
@@ -72,7 +72,7 @@ class LargeResultOffload(Plugin[Offload]):
         """Show the model a preview. A hook returns a single action, so the file is written at the end of the batch."""
         text = event.result.text
         limit_bytes = state.token_limit * BYTES_PER_TOKEN
-        if event.name in state.excluded_tools or _size(text) <= limit_bytes:
+        if event.name in state.excluded_tools or utf8_size(text) <= limit_bytes:
             return Continue(state)
         count = state.count + 1
         # Numbered rather than named after the call: a vendor's call id may not be a valid file name.
@@ -99,7 +99,7 @@ class LargeResultOffload(Plugin[Offload]):
                 rest, ("large_result_lost", {"call_id": done.call_id, "path": done.path, "reason": why})
             )
         offloaded = LargeResultOffloaded(
-            name=done.name, call_id=CallId(done.call_id), path=done.path, bytes=_size(done.text)
+            name=done.name, call_id=CallId(done.call_id), path=done.path, bytes=utf8_size(done.text)
         )
         return _write_first(rest, offloaded)
 
@@ -124,10 +124,6 @@ def _preview(text: str, path: str, max_bytes: int, *, can_page: bool) -> str:
         else "Read the file in parts."
     )
     return (
-        f"{shown}\n\n[This is the beginning of a result of {_size(text):,} bytes and {total:,} lines. All of it is in "
+        f"{shown}\n\n[This is the beginning of a result of {utf8_size(text):,} bytes and {total:,} lines. All of it is in "
         f"{path}. {how}]"
     )
-
-
-def _size(text: str) -> int:
-    return len(text.encode("utf-8", "surrogatepass"))

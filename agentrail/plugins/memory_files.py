@@ -6,6 +6,7 @@ from typing import Final
 
 import attrs
 
+from agentrail.core.policy.request_context import utf8_size
 from agentrail.core.protocol.actions import INSTRUCTION_NAMES, Emitted
 from agentrail.core.protocol.hooks import BeforeTool, InstructionsFound
 from agentrail.core.values.instruction_order import (
@@ -96,7 +97,7 @@ def with_upward(
 
 
 def with_below(memory: MemoryFiles, found: InstructionsFound) -> tuple[MemoryFiles, tuple[Emitted, ...]]:
-    taken = sum(one.size_bytes for one in memory.joined) + sum(map(_size_of, memory.joining))
+    taken = sum(one.size_bytes for one in memory.joined) + sum(utf8_size(one.text) for one in memory.joining)
     fitted = fit_instructions(found.files, max(0, MAX_INSTRUCTION_BYTES - taken))
     after = attrs.evolve(
         memory,
@@ -131,7 +132,7 @@ def say_joining(memory: MemoryFiles) -> tuple[str, MemoryFiles]:
     lines = [JOINED, *map(_section_of, memory.joining)]
     if memory.joining_left_out:
         lines.append(line_of_left_out(map(html.escape, memory.joining_left_out)))
-    now = (JoinedFile(path=file.path, size_bytes=_size_of(file)) for file in memory.joining)
+    now = (JoinedFile(path=file.path, size_bytes=utf8_size(file.text)) for file in memory.joining)
     after = attrs.evolve(memory, joining=(), joining_left_out=(), joined=(*memory.joined, *now))
     return "\n\n".join(lines), after
 
@@ -195,10 +196,6 @@ def _section_of(file: InstructionFile) -> str:
 
 def _opening_of(path: str) -> str:
     return f'<{SECTION} name="{html.escape(path)}">'
-
-
-def _size_of(file: InstructionFile) -> int:
-    return len(file.text.encode("utf-8", "surrogatepass"))
 
 
 def _names_of(file: str, memory: MemoryFiles) -> Iterable[str]:

@@ -186,16 +186,6 @@ def join(
     )
 
 
-def not_granted(scoped: Mapping[RuleScope, ScopedRules]) -> tuple[str, ...]:
-    """Return the requests of an untrusted project that are not granted."""
-    project = scoped.get("project")
-    if project is None or project.is_trusted:
-        return ()
-    mode = project.mode
-    wanted = [f"mode {mode}"] if mode is not None and _is_withheld("project", project, mode) else []
-    return (*wanted, *(f"allow {rule.shown}" for rule in project.allow))
-
-
 def narrowest(modes: Sequence[PolicyMode]) -> tuple[PolicyMode, ...]:
     """Remove modes implied by a narrower mode. `plan` and `strict` forbid different things, so both stay."""
     first = min(modes, key=MODES.index)

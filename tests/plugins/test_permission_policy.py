@@ -13,7 +13,6 @@ from agentrail.plugins.permission_policy import (
     WrittenRule,
     join,
     meet,
-    not_granted,
     read_scope,
     rules,
 )
@@ -331,14 +330,11 @@ def test_bypass_is_for_who_says_so():
 
 
 def test_a_project_that_is_not_trusted_only_narrows():
-    """Its `deny` and `ask` count, what it grants itself does not, and that is said (12.11, G-026)."""
+    """Its `deny` and `ask` count, what it grants itself does not (12.11, G-026)."""
     grants = {"mode": "accept_edits", "allow": ["shell(*)"], "deny": ["shell(rm *)"]}
     project = read_scope("project", grants, is_trusted=False)
     policy = join({"project": project})
     assert (policy.mode, line(policy, "ls"), line(policy, "rm x")) == ("default", "ask", "deny")
-    assert not_granted({"project": project}) == ("mode accept_edits", "allow shell(*) (project)")
-    assert not_granted({"project": read_scope("project", {"mode": "strict"}, is_trusted=False)}) == ()
-    assert not_granted({}) == not_granted({"project": read_scope("project", {"allow": ["x"]})}) == ()
 
 
 COMMANDS = ("shell", "shell(git *)", "shell(git log)", "shell(ls *)")

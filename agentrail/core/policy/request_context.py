@@ -77,9 +77,10 @@ def tokens_of(messages: Sequence[Message]) -> int:
 def fixed_tokens_of(system: str | None, tools: Toolbox) -> int:
     """Estimate everything before the conversation: the system prompt and the list of tools."""
     listed = sum(
-        _size(spec.name) + _size(spec.description) + len(canonical_json(spec.parameters)) for spec in tools
+        utf8_size(spec.name) + utf8_size(spec.description) + len(canonical_json(spec.parameters))
+        for spec in tools
     )
-    return _in_tokens(_size(system or "") + listed)
+    return _in_tokens(utf8_size(system or "") + listed)
 
 
 def _size_of(message: Message) -> int:
@@ -90,7 +91,7 @@ def _size_of(message: Message) -> int:
         case AssistantMessage(content=blocks):
             return sum(map(_block_size, blocks))
         case ToolMessage(results=results):
-            return sum([_size(result.text) + len(result.images) * _IMAGE_SIZE for result in results])
+            return sum([utf8_size(result.text) + len(result.images) * _IMAGE_SIZE for result in results])
         case _ as never:
             assert_never(never)
 
@@ -98,23 +99,23 @@ def _size_of(message: Message) -> int:
 def _block_size(block: UserBlock | AssistantBlock) -> int:
     match block:
         case Text(text=text):
-            return _size(text)
+            return utf8_size(text)
         case Thinking(text=text, signature=signature):
-            return _size(text) + len(signature or "")
+            return utf8_size(text) + len(signature or "")
         case ToolCall(name=name, arguments=arguments, malformed=malformed):
-            sent = _size(malformed or "") if arguments is None else len(canonical_json(arguments))
+            sent = utf8_size(malformed or "") if arguments is None else len(canonical_json(arguments))
             return len(name) + sent
         case Opaque(payload=payload):
             return len(canonical_json(payload))
         case Image():
             return _IMAGE_SIZE
         case FileRef(path=path):
-            return _size(path)
+            return utf8_size(path)
         case _ as never:
             assert_never(never)
 
 
-def _size(text: str) -> int:
+def utf8_size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
