@@ -56,12 +56,8 @@ _NOT_OPTIONS: Final = frozenset(
 )
 
 
-def _no_skills() -> SkillSet:
-    return NO_SKILLS
-
-
 def build_blueprint(
-    settings: Settings, name: str | None, *, skills: Callable[[], SkillSet] = _no_skills
+    settings: Settings, name: str | None, *, skills: Callable[[], SkillSet] = SkillSet
 ) -> Blueprint:
     """Build the blueprint of an agent and its agents. Imports the code that it names."""
     builder = Builder(settings, skills)
@@ -70,7 +66,7 @@ def build_blueprint(
     return _without_faults(builder, builder.defaults() if name is None else builder.agent(name))
 
 
-def build_coding(settings: Settings, *, skills: Callable[[], SkillSet] = _no_skills) -> Blueprint:
+def build_coding(settings: Settings, *, skills: Callable[[], SkillSet] = SkillSet) -> Blueprint:
     builder = Builder(settings, skills)
     return _without_faults(builder, builder.coding())
 
@@ -82,7 +78,7 @@ def _without_faults(builder: "Builder", made: Blueprint | None) -> Blueprint:
 
 
 def faults_of_building(
-    settings: Settings, *, skills: Callable[[], SkillSet] = _no_skills
+    settings: Settings, *, skills: Callable[[], SkillSet] = SkillSet
 ) -> tuple[ConfigFault, ...]:
     """Build everything and return all faults. Imports named code."""
     builder = Builder(settings, skills)
@@ -105,7 +101,7 @@ def _leads(settings: Settings, name: str) -> bool:
 class Builder:
     """Builder of blueprints from one set of settings, with cached lookups."""
 
-    def __init__(self, settings: Settings, skills: Callable[[], SkillSet] = _no_skills) -> None:
+    def __init__(self, settings: Settings, skills: Callable[[], SkillSet] = SkillSet) -> None:
         self._read_skills = skills
         self._skills: SkillSet | None = None
         self.faults: list[ConfigFault] = []
