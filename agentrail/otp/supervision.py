@@ -429,6 +429,7 @@ def _stuck(child: Child) -> errors.ChildStuck:
 
 
 def wrong_key(child_id: Hashable) -> errors.WrongChildKey:
+    """Return the error for an id where children have none."""
     message = (
         f"children of a 'dynamic' supervisor are identified by their handles, got the id {show(child_id)}"
     )
@@ -436,6 +437,7 @@ def wrong_key(child_id: Hashable) -> errors.WrongChildKey:
 
 
 def no_child(supervisor: Hashable, wanted: Hashable) -> errors.ChildNotFound:
+    """Return the error for an unknown child."""
     message = f"supervisor {show(supervisor)} has no child {show(wanted)}: see which_children"
     return errors.ChildNotFound(message)
 
