@@ -44,6 +44,28 @@ def test_a_value_inside_of_json():
         assert settled(settled(signal)) == settled(signal)
 
 
+def test_each_part_of_a_nested_value_is_read_once():
+    """A model may nest its arguments deeply around a number that is too long, and the whole process waits meanwhile."""
+    reads = 0
+
+    class Counted(enum.Enum):
+        ONE = 1
+
+        @property
+        def value(self):
+            nonlocal reads
+            reads += 1
+            return "one"
+
+    payload, kept = Counted.ONE, "one"
+    for _ in range(12):
+        payload, kept = {"a": payload}, {"a": kept}
+    assert (
+        settled(ToolEmitted(at_ms=1, effect_id=EffectId("t1"), name="seen", payload=payload)).payload == kept
+    )
+    assert reads <= 4
+
+
 def test_what_is_more_than_a_text_or_a_number_becomes_one():
     """In fields too, where a value of a class of somebody's own would come back as another; a number that is none is the default, or zero."""
     told = {"at_ms": 1, "signal_id": SignalId("s"), "effect_id": EffectId("t1")}

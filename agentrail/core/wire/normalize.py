@@ -6,7 +6,7 @@ import base64
 import enum
 from collections.abc import Callable, Mapping
 from math import isfinite
-from operator import attrgetter
+from operator import attrgetter, is_
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -184,10 +184,8 @@ def _settled_usage(usage: TokenUsage) -> TokenUsage:
 
 
 def _each(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    for item in values:
-        if _settled(item) is not item:
-            return tuple([_settled(item) for item in values])
-    return values
+    made = tuple([_settled(item) for item in values])
+    return values if all(map(is_, made, values)) else made
 
 
 def _json(value: Any) -> Any:
@@ -204,18 +202,16 @@ def _json(value: Any) -> Any:
         return _json_object(value)
     if kind is FrozenList or isinstance(value, list | tuple):
         made = [_json(item) for item in value]
-        is_same = type(value) is not tuple and all(
-            one is other for one, other in zip(made, value, strict=True)
-        )
+        is_same = type(value) is not tuple and all(map(is_, made, value))
         return value if is_same else frozen_value(made)
     return _no_json(value)
 
 
 def _json_object(value: Mapping[Any, Any]) -> Any:
-    for name, item in value.items():
-        if type(name) is not str or _json(name) is not name or _json(item) is not item:
-            return frozen_value({_key(name): _json(item) for name, item in value.items()})
-    return value
+    # Each part once: a second look at a changed part would double the work on every level.
+    names, items = [_key(name) for name in value], [_json(item) for item in value.values()]
+    is_same = all(map(is_, names, value)) and all(map(is_, items, value.values()))
+    return value if is_same else frozen_value(dict(zip(names, items, strict=True)))
 
 
 def _key(name: Any) -> str:
