@@ -57,6 +57,19 @@ def test_a_limit_is_met_to_the_last_billionth_and_the_last_token():
     )
 
 
+def test_a_cost_of_any_size_is_counted():
+    """A price and a reported cost may be as large as a number can be, and in billionths of a dollar they are infinite."""
+    bound = b.bound_of(60, 40, b.Price(input=1e308, output=1e308))
+    refusal = b.reserve(b.Ledger(budget=b.Budget(max_cost_usd=1.0)), R1, bound)
+    assert isinstance(refusal, b.BudgetRefusal)
+    assert refusal.reason == "cost"
+
+    ledger = opened(b.Ledger(budget=b.Budget(max_cost_usd=1.0)), R1, b.Bound(tokens=1, nano_usd=1))
+    ledger = b.settle(ledger, R1, TokenUsage(input=1, cost_usd=1e308))
+    assert b.budget_left(ledger).cost_usd == 0
+    assert b.spent_of(TokenUsage(cost_usd=1e308), None).nano_usd == ledger.spent_nano_usd > 10**307
+
+
 @pytest.mark.at(124)
 def test_what_is_promised_counts_before_it_is_spent():
     """Two requests that start together do not pass a limit together: the second finds what the first left over."""
