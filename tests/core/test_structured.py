@@ -30,6 +30,14 @@ def test_every_json_value_comes_back(value, indent, is_fenced):
     assert ANYTHING.check(answer, repaired=False) == Accepted(value)
 
 
+def test_fences_without_an_end_take_linear_time():
+    """A megabyte of them: each was followed to the end of the text, in the core, where all sessions wait."""
+    endless = "```json\n" * 125_000
+    assert isinstance(ANYTHING.check(endless, repaired=False), RepairTurn)
+    assert ANYTHING.check(f"```json\n1\n```\n{endless}", repaired=False) == Accepted(1)
+    assert document_in(endless) == endless
+
+
 def test_a_format_that_is_no_schema_is_refused_at_the_start():
     """As a sentence for `OptionError`, before any model is asked."""
     assert fault_of_format({"type": "object"}) is None

@@ -23,6 +23,7 @@ ENVELOPE: Final = "value"
 _FENCED: Final = re.compile(
     r"^```(?:json)?[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE | re.IGNORECASE
 )
+_FENCE_END: Final = re.compile(r"^```[ \t]*$", re.MULTILINE)
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False):
@@ -138,7 +139,9 @@ def _read(text: str) -> tuple[str, JsonValue]:
         return whole, decode_strictly(whole)
     except NotJson:
         # Many models use a fence, whatever the prompt. With two blocks it is unclear which one is meant.
-        blocks: list[str] = _FENCED.findall(text)
+        # Not behind the last end: each beginning there would be followed to the end of the text.
+        last = max([found.end() for found in _FENCE_END.finditer(text)], default=0)
+        blocks: list[str] = _FENCED.findall(text, 0, last)
         if len(blocks) != 1:
             raise
         return blocks[0].strip(), decode_strictly(blocks[0])
