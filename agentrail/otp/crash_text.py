@@ -26,7 +26,7 @@ _LIBRARY: Final = traceback.__file__.rpartition("/")[0] + "/"
 # there.
 _EDGES: Final = (
     "otp/guarded_calls.py",
-    "core/stack/loading.py",
+    "core/stack/loaded_stack.py",
     "core/stack/plugin_changes.py",
     "runtime/plugin_watch.py",
 )

@@ -289,6 +289,15 @@ def test_a_failure_holds_no_more_than_the_start_of_a_wrong_answer():
     assert len(failed.error.message) == MAX_FOREIGN_MESSAGE
 
 
+def test_a_handler_that_cannot_be_called_is_reported_without_a_place():
+    """The place would be in the code that calls it, which is another one in a replay than in a live session."""
+    plugin = Says("wrong")
+    plugin.handle = lambda event: p.Continue(0)
+    (failed,) = ask([plugin], p.BeforeFinish).events
+    assert isinstance(failed, PluginFailed)
+    assert failed.error.message.endswith("takes 1 positional argument but 3 were given")
+
+
 def test_a_conversation_of_all_kinds_of_messages_may_be_handed_on():
     """Calls with their results, pictures, files and thoughts, in a list too; cache points count where the same message stands."""
     thought = (Thinking(text="hm", provider="x", signature="s"), Opaque(provider="x", payload={"a": [1]}))
