@@ -1,6 +1,7 @@
 """The usage of a session over time, from its journal, request by request. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Final
 
 from msgspec.structs import replace
@@ -67,22 +68,12 @@ class Spending(Value, frozen=True, kw_only=True):
 
 
 def add_up(amounts: Iterable[SpentAmount]) -> SpentAmount:
-    total = SpentAmount()
-    for one in amounts:
-        total += one
-    return total
+    return sum(amounts, SpentAmount())
 
 
 def spendings_in(steps: Iterable[Walked]) -> tuple[Spending, ...]:
     """Return the usage of a session in these steps, in the order of time."""
-    found: dict[tuple[int, str], SpentAmount] = {}
-    for walked in steps:
-        used = _used_in(walked)
-        if used is not None:
-            model, amount = used
-            key = (walked.record.at_ms // SLOT_MS * SLOT_MS, model)
-            found[key] = found.get(key, SpentAmount()) + amount
-    return tuple(_in_order(found))
+    return join_spendings(filter(None, map(_used_in, steps)))
 
 
 def spendings_of_usage(usage: TokenUsage, model: str, at_ms: int) -> tuple[Spending, ...]:
@@ -90,12 +81,16 @@ def spendings_of_usage(usage: TokenUsage, model: str, at_ms: int) -> tuple[Spend
     if usage == _NOTHING:
         return ()
     amount = _amount_of(usage, is_estimated=usage.estimated)
-    return (Spending(slot_ms=at_ms // SLOT_MS * SLOT_MS, model=model, amount=amount),)
+    return (Spending(slot_ms=_slot_of(at_ms), model=model, amount=amount),)
 
 
-def join_spendings(one: Iterable[Spending], other: Iterable[Spending]) -> tuple[Spending, ...]:
+def _slot_of(at_ms: int) -> int:
+    return at_ms // SLOT_MS * SLOT_MS
+
+
+def join_spendings(one: Iterable[Spending], other: Iterable[Spending] = ()) -> tuple[Spending, ...]:
     found: dict[tuple[int, str], SpentAmount] = {}
-    for spending in (*one, *other):
+    for spending in chain(one, other):
         key = (spending.slot_ms, spending.model)
         found[key] = found.get(key, SpentAmount()) + spending.amount
     return tuple(_in_order(found))
@@ -106,8 +101,8 @@ def _in_order(found: Mapping[tuple[int, str], SpentAmount]) -> Iterator[Spending
         yield Spending(slot_ms=slot_ms, model=model, amount=amount)
 
 
-def _used_in(walked: Walked) -> tuple[str, SpentAmount] | None:
-    """Return the model and the amount that a step booked for the session itself, or None."""
+def _used_in(walked: Walked) -> Spending | None:
+    """Return what a step booked for the session itself, or None."""
     before, after = walked.before.data.usage, walked.after.data.usage
     if after is before or after == before:
         return None
@@ -129,7 +124,8 @@ def _used_in(walked: Walked) -> tuple[str, SpentAmount] | None:
         # The server's report is exact, even if the sum has no price because of another request.
         used = replace(used, cost_usd=told.cost_usd)
     is_estimated = told.estimated if told is not None and is_told else True
-    return _model_in(walked), _amount_of(used, is_estimated=is_estimated)
+    amount = _amount_of(used, is_estimated=is_estimated)
+    return Spending(slot_ms=_slot_of(walked.record.at_ms), model=_model_in(walked), amount=amount)
 
 
 def _difference(before: float | None, after: float | None) -> float | None:
