@@ -289,6 +289,17 @@ def test_a_failure_holds_no_more_than_the_start_of_a_wrong_answer():
     assert len(failed.error.message) == MAX_FOREIGN_MESSAGE
 
 
+def test_a_failure_names_no_address():
+    """A replay would find another one, and the model of a restored session another text."""
+    for answer, said in (
+        (lambda e, s, c: object(), "returned <object object>, expected an action such as Continue(state)"),
+        (lambda e, s, c: p.Abort(object(), s), "needs a text that is not blank, got <object object>"),
+        (lambda e, s, c: {}[object()], "KeyError: <object object> (core/test_pipeline.py"),
+    ):
+        (failed,) = ask([Says("one", answer)], p.BeforePrompt).events
+        assert said in failed.error.message
+
+
 def test_a_handler_that_cannot_be_called_is_reported_without_a_place():
     """The place would be in the code that calls it, which is another one in a replay than in a live session."""
     plugin = Says("wrong")

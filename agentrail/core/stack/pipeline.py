@@ -64,7 +64,7 @@ from agentrail.core.stack.loaded_stack import Member, PluginStates, Stack, attem
 from agentrail.core.stack.plugin import Context
 from agentrail.core.stack.plugin_events import emitted_event
 from agentrail.core.stack.plugin_state import unstorable
-from agentrail.core.values.foreign_calls import MAX_FOREIGN_MESSAGE, Raised, attempt
+from agentrail.core.values.foreign_calls import Raised, attempt, foreign_message
 from agentrail.errors import ErrorInfo
 from agentrail.events import ActionIgnored, Event, PluginFailed
 from agentrail.events.plugin_events import Announcement
@@ -584,4 +584,4 @@ def _events_in(answer: Any, user_data: JsonObject) -> tuple[Event, ...]:
 
 
 def _misbehaved(message: str) -> Raised:
-    return Raised(ErrorInfo(code="plugin_misbehaved", message=message[:MAX_FOREIGN_MESSAGE]))
+    return Raised(ErrorInfo(code="plugin_misbehaved", message=foreign_message(message)))

@@ -14,7 +14,7 @@ import attrs
 import msgspec
 from msgspec.structs import replace
 
-from agentrail.core.values.foreign_calls import MAX_FOREIGN_MESSAGE, Raised, attempt
+from agentrail.core.values.foreign_calls import Raised, attempt, foreign_message
 from agentrail.frozen import FrozenDict, FrozenList
 from agentrail.otp.guarded_calls import repr_of
 from agentrail.structs import decoder_of
@@ -96,7 +96,7 @@ def loses(state: object, state_type: StateType) -> str | None:
     lost = attempt(_loss, state, state_type)  # its class may check its fields, or compare them
     if isinstance(lost, Raised):
         return f"state that cannot be read back as {_name_of(state_type)}: {lost.error.message}"
-    return None if lost is None else str(lost)[:MAX_FOREIGN_MESSAGE]
+    return None if lost is None else foreign_message(str(lost))
 
 
 def _loss(state: object, state_type: StateType) -> str | None:

@@ -1,5 +1,6 @@
 """Calls of foreign code: its exceptions become data of the core."""
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from agentrail.otp.guarded_calls import call_guarded
 MAX_FOREIGN_MESSAGE: Final = 2_000
 """Maximum length of an error message made from an exception, in characters: it goes into events and journals."""
 
+_ADDRESS: Final = re.compile(r" at 0x[0-9A-Fa-f]+")
 
 WRONG_OPTIONS: Final = OptionError.code
 """The code of an error about the options given to foreign code."""
@@ -37,11 +39,16 @@ def attempt_with_options(function: Callable[..., Any], *args: Any) -> Any:
     return call_guarded(_as_refusal, function, *args)
 
 
+def foreign_message(text: str) -> str:
+    """Return a message about foreign code without addresses, which would differ in a replay."""
+    return _ADDRESS.sub("", text)[:MAX_FOREIGN_MESSAGE]
+
+
 def _as_refusal(error: BaseException) -> Raised:
     if not isinstance(error, OptionError):
         return _as_data(error)
-    return Raised(ErrorInfo(code=WRONG_OPTIONS, message=str(error)[:MAX_FOREIGN_MESSAGE]))
+    return Raised(ErrorInfo(code=WRONG_OPTIONS, message=foreign_message(str(error))))
 
 
 def _as_data(error: BaseException) -> Raised:
-    return Raised(ErrorInfo(code="plugin_raised", message=describe_bug(error)[:MAX_FOREIGN_MESSAGE]))
+    return Raised(ErrorInfo(code="plugin_raised", message=foreign_message(describe_bug(error))))
