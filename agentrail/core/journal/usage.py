@@ -81,11 +81,7 @@ def spendings_of_usage(usage: TokenUsage, model: str, at_ms: int) -> tuple[Spend
     if usage == _NOTHING:
         return ()
     amount = _amount_of(usage, is_estimated=usage.estimated)
-    return (Spending(slot_ms=_slot_of(at_ms), model=model, amount=amount),)
-
-
-def _slot_of(at_ms: int) -> int:
-    return at_ms // SLOT_MS * SLOT_MS
+    return (Spending(slot_ms=at_ms // SLOT_MS * SLOT_MS, model=model, amount=amount),)
 
 
 def join_spendings(one: Iterable[Spending], other: Iterable[Spending] = ()) -> tuple[Spending, ...]:
@@ -125,7 +121,7 @@ def _used_in(walked: Walked) -> Spending | None:
         used = replace(used, cost_usd=told.cost_usd)
     is_estimated = told.estimated if told is not None and is_told else True
     amount = _amount_of(used, is_estimated=is_estimated)
-    return Spending(slot_ms=_slot_of(walked.record.at_ms), model=_model_in(walked), amount=amount)
+    return Spending(slot_ms=walked.record.at_ms // SLOT_MS * SLOT_MS, model=_model_in(walked), amount=amount)
 
 
 def _difference(before: float | None, after: float | None) -> float | None:

@@ -188,7 +188,7 @@ def bound_of(input_tokens: int, max_output_tokens: int | None, price: Price | No
     per_token = (input_tokens * price.highest_input, (max_output_tokens or 0) * price.output)
     return Bound(
         tokens=tokens,
-        nano_usd=sum(_rounded_up(millionths * 1000) for millionths in per_token),
+        nano_usd=sum(math.ceil(min(millionths * 1000, sys.float_info.max)) for millionths in per_token),
         knows_tokens=knows_tokens,
         knows_cost=knows_tokens or price.output == 0,  # a local model is free, however long its answer is
     )
@@ -335,11 +335,7 @@ def _held(ledger: Ledger, reservation_id: ReservationId) -> Bound | None:
 
 def _nano_of(cost_usd: float) -> int:
     # Rounded first, because the cost is a float: its error alone must not count as a billionth.
-    return _rounded_up(round(cost_usd * _NANO, 3))
-
-
-def _rounded_up(nano_usd: float) -> int:
-    return math.ceil(min(nano_usd, sys.float_info.max))  # a product of two large numbers may be infinite
+    return math.ceil(min(round(cost_usd * _NANO, 3), sys.float_info.max))  # the product may be infinite
 
 
 def _booked(

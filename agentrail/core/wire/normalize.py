@@ -184,7 +184,7 @@ def _settled_usage(usage: TokenUsage) -> TokenUsage:
 
 
 def _each(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    made = tuple([_settled(item) for item in values])
+    made = tuple(map(_settled, values))
     return values if all(map(is_, made, values)) else made
 
 
@@ -209,9 +209,11 @@ def _json(value: Any) -> Any:
 
 def _json_object(value: Mapping[Any, Any]) -> Any:
     # Each part once: a second look at a changed part would double the work on every level.
-    names, items = [_key(name) for name in value], [_json(item) for item in value.values()]
+    names, items = [*map(_json, value)], [*map(_json, value.values())]
     is_same = all(map(is_, names, value)) and all(map(is_, items, value.values()))
-    return value if is_same else frozen_value(dict(zip(names, items, strict=True)))
+    if is_same and {*map(type, value)} <= {str}:
+        return value
+    return frozen_value(dict(zip(map(_key, value), items, strict=True)))
 
 
 def _key(name: Any) -> str:
