@@ -295,6 +295,8 @@ def test_a_failure_names_no_address():
         (lambda e, s, c: object(), "returned <object object>, expected an action such as Continue(state)"),
         (lambda e, s, c: p.Abort(object(), s), "needs a text that is not blank, got <object object>"),
         (lambda e, s, c: {}[object()], "KeyError: <object object> (core/test_pipeline.py"),
+        (lambda e, s, c: int("at 0x1f"), "invalid literal for int() with base 10: 'at 0x1f'"),
+        (lambda e, s, c: int("<X at 0x7f8839dcae6"), "with base 10: '<X'"),
     ):
         (failed,) = ask([Says("one", answer)], p.BeforePrompt).events
         assert said in failed.error.message

@@ -13,7 +13,8 @@ from agentrail.otp.guarded_calls import call_guarded
 MAX_FOREIGN_MESSAGE: Final = 2_000
 """Maximum length of an error message made from an exception, in characters: it goes into events and journals."""
 
-_ADDRESS: Final = re.compile(r" at 0x[0-9A-Fa-f]+")
+# As in the repr of an object, of which the end may have been cut off. A short number in other words stays.
+_ADDRESS: Final = re.compile(r" at 0x(?:[0-9a-f]{9,}|[0-9a-f]+(?=>))")
 
 WRONG_OPTIONS: Final = OptionError.code
 """The code of an error about the options given to foreign code."""
