@@ -35,7 +35,6 @@ _IN_ITS_FORM: Final[Mapping[object, str]] = MappingProxyType(
     }
 )
 
-
 _BOUNDS: Final[Mapping[str, Callable[[Any, Any], bool]]] = MappingProxyType(
     {
         "minimum": operator.ge,
@@ -44,10 +43,6 @@ _BOUNDS: Final[Mapping[str, Callable[[Any, Any], bool]]] = MappingProxyType(
         "exclusiveMaximum": operator.lt,
     }
 )
-
-
-def _first_of(options: Sequence[Any]) -> Any:
-    return options[0]
 
 
 @define(kw_only=True, eq=False)
@@ -63,7 +58,7 @@ class SampleValues:
     """
 
     root: Mapping[str, Any]
-    choose: Callable[[Sequence[Any]], Any] = _first_of
+    choose: Callable[[Sequence[Any]], Any] = operator.itemgetter(0)
     words: Sequence[str] = ("a",)
     numbers: Sequence[float] = (1, 0, 2, -1)
     matching: Callable[[str], str] | None = None
