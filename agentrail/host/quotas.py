@@ -444,6 +444,7 @@ class DayBudgets:
         self._leaving: dict[tuple[SessionOwner, str], int] = {}  # perhaps deleted
         self._deleting = KeyedLocks()
         self._deleted_on = datetime.date.min
+        self._has_old_rows = False
         self._process = ""
         self._open: Counter[SessionOwner] = Counter()
         # Those whose cost may be missing in a reading that is in use, numbered in the order of their ends.
@@ -473,17 +474,18 @@ class DayBudgets:
             if self.has_budgets:
                 told = await self._supervisor.spendings(scope=scope, since_ms=_today_ms(), root=session_id)
                 if told:  # otherwise an attempt that was cancelled has deleted it
+                    self._begin_day()
                     self._leaving[owner, session_id] = use_of_day(told, now_ms()).tenant_atto_usd
             yield
             await self._count_deleted(owner, session_id)
 
     async def _count_deleted(self, owner: SessionOwner, session_id: str) -> None:
+        self._begin_day()
         spent = self._leaving.pop((owner, session_id), 0)
         if spent:
-            is_new = self._begin_day()
             self._deleted[owner] = self._deleted.get(owner, 0) + spent
             self._erased.get(owner, {}).pop(session_id, None)
-            await self._store(owner, is_new=is_new)
+            await self._store(owner)
 
     async def spendings_of(self, owner: SessionOwner) -> list[SessionSpending]:
         """Return today's spending of a user's sessions. What was read stays known to this process if they are erased next."""
@@ -494,29 +496,31 @@ class DayBudgets:
 
     async def keep_erased(self, owner: SessionOwner, spent: Iterable[SessionSpending]) -> None:
         """Count the spending of erased sessions in other processes too."""
-        is_new, of_roots = self._begin_day(), Counter[str]()
+        self._begin_day()
+        of_roots = Counter[str]()
         for one in spent:
             of_roots[one.root_id] += use_of_day([one], now_ms()).tenant_atto_usd
         self._erased.setdefault(owner, {}).update(of_roots)
-        await self._store(owner, is_new=is_new)
+        await self._store(owner)
 
-    def _begin_day(self) -> bool:
+    def _begin_day(self) -> None:
+        """Forget what was noted on another day: a deletion may take from one day into the next."""
         day = day_of(now_ms(), datetime.UTC)
-        is_new = day != self._deleted_on
-        if is_new:
+        if day != self._deleted_on:
             self._deleted_on = day
+            self._has_old_rows = True
             for known in (self._leaving, self._deleted, self._erased):
                 known.clear()
-        return is_new
 
-    async def _store(self, owner: SessionOwner, *, is_new: bool) -> None:
+    async def _store(self, owner: SessionOwner) -> None:
         total = self._deleted.get(owner, 0) + sum(self._erased.get(owner, {}).values())
         if total and self._supervisor.keeps_owed:
             self._process = self._process or outside.ids(9)
             row = encode_day_spent(self._deleted_on, owner, self._process, total)
             with suppress(StoreUnavailable):  # the next row of this user has it too
                 await self._supervisor.change_owed([row])
-                if is_new:
+                if self._has_old_rows:
+                    self._has_old_rows = False
                     await self._remove_rows(f"{self._deleted_on - _KEPT_DAYS}/")
 
     async def _remove_rows(self, before: str) -> None:
@@ -576,6 +580,7 @@ class DayBudgets:
             deleted += [(owner.user_id, spent) for owner, spent in own if owner.tenant_id == tenant_id]
             told = await self._supervisor.spendings(scope=tenant_id, since_ms=_today_ms())
             there = {one.root_id for one in told}
+            self._begin_day()
             for (owner, session_id), spent in [*self._leaving.items()]:
                 if owner.tenant_id == tenant_id and session_id not in there:
                     deleted.append((owner.user_id, spent))

@@ -245,6 +245,31 @@ async def test_nobody_gets_around_a_budget_by_deleting_what_was_spent(way, keep)
 
 
 @on_virtual_time
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_a_deletion_across_midnight_counts_on_no_day(is_cancelled):
+    """What the session had spent is of yesterday, also if the caller left and the deletion is found later."""
+    set_now_ms(NOON)
+    async with hosting(priced(), store=MemoryStore(), limits=Limits(cost_per_day_usd=1.0)) as host:
+        await spends(host, session_id="a")
+        delete = host.supervisor.delete_session
+
+        async def delete_until_morning(*given, **options):
+            await delete(*given, **options)
+            set_now_ms(NOON + 13 * HOUR_MS)
+            if is_cancelled:
+                await trio.sleep_forever()
+
+        host.supervisor.delete_session = delete_until_morning
+        with trio.move_on_after(60):
+            await host.delete_session("a", ANN, purge=True)
+        assert await host.budgets.of_tenant("acme") == ()
+        del host.supervisor.delete_session
+        await spends(host, session_id="b")
+        await host.delete_session("b", ANN, purge=True)
+        assert [one.used_usd for one in await host.budgets.of_tenant("acme")] == [pytest.approx(1 / 40)]
+
+
+@on_virtual_time
 async def test_who_takes_the_id_of_a_deleted_session_has_a_spending_of_their_own():
     """Also if nobody has looked between the deletion and the new session."""
     set_now_ms(NOON)

@@ -138,11 +138,7 @@ def _is_repeating(request: ModelRequest) -> bool:
 
 
 def _call(spec: ToolSpec, chance: Random) -> ScriptedCall:
-    samples = SampleValues(
-        root=spec.parameters,
-        choose=chance.choice,
-        words=(f"word-{chance.randrange(1_000)}",),
-        numbers=(chance.randrange(1_000),),
-    )
+    words, numbers = (f"word-{chance.randrange(1_000)}",), (chance.randrange(1_000),)
+    samples = SampleValues(root=spec.parameters, choose=chance.choice, words=words, numbers=numbers)
     arguments = msgspec.json.encode(samples.of(spec.parameters)).decode()
     return ScriptedCall(name=spec.name, arguments=arguments, call_id="")
