@@ -40,7 +40,7 @@ def chatty_model(*, calls: int = 8, trouble: int = 1) -> "ChattyModel":
     """Return a model that talks and calls tools, and fails at times. In the calm end of a life it only answers.
 
     Args:
-        calls: Weight of calls of tools, with arguments that fit their schemas. That of an answer is 8.
+        calls: Weight of calls of tools, with arguments that fit their schemas, except for patterns. That of an answer is 8.
         trouble: Weight of failures.
     """
     called = ("call", "call", "call", "two calls", "three calls") * calls
