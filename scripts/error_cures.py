@@ -247,6 +247,9 @@ IN_EVENTS: Final[Mapping[str, CodeEntry]] = MappingProxyType(
         "session_restarted": CodeEntry(
             "The session crashed during the cycle and restarted.", "Prompt again, and read the log."
         ),
+        "store_crashed": CodeEntry(
+            "A store of your own raised an exception, a bug.", "Report it to its author, with the log."
+        ),
         "tool_broken": CodeEntry(
             "A tool returned an invalid result.",
             "Test the tool with `check_tool`.",

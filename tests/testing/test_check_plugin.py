@@ -104,7 +104,7 @@ WAYS = {
     ),
     "it is a generator": (
         lambda plugin, event, state: (one for one in (p.Continue(state),)),
-        "returned <generator object <lambda>.<locals>.<genexpr> at ",
+        "returned <generator object <lambda>.<locals>.<genexpr>>, expected an action",
     ),
     "it answers nothing": (lambda plugin, event, state: None, "returned None, expected an action"),
     "its hook ignores its answer": (

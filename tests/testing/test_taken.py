@@ -167,7 +167,7 @@ def test_a_reader_that_was_not_woken_is_found(monkeypatch):
     async def main():
         mailbox = Mailbox()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(mailbox.get)
+            nursery.start_soon(machine_loop.take_in_turn, mailbox, None)
             await settled()
             mailbox.put_nowait("hello")
             said.extend(watch.stuck())
