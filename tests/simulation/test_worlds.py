@@ -188,7 +188,7 @@ def test_sessions_of_the_tree_delegate_and_reach_their_budget():
 @pytest.mark.check
 def test_sessions_of_the_office_use_what_the_shop_leaves_out():
     """Agents in the background, context, a plugin of the host, and tools that report, ask and answer early. The operator's decisions are judged."""
-    report, _ = lived(office, seed=3, hours=0.05)
+    report, _ = lived(office, seed=11, hours=0.05)
     steps = [line.facts for line in report.log.lines if isinstance(line.facts, SessionStep)]
     effects = {type(effect).__name__ for step in steps for effect in step.effects}
     assert effects >= {"AskHost", "TellHost", "GatherContext", "StartAgent", "CloseAgent"}
