@@ -34,6 +34,7 @@ from agentrail.runtime.model_lookup import decide_switch, facts_of
 from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_loader import fault_of_origin
+from agentrail.runtime.session_options import faults_of_texts
 from agentrail.runtime.session_queries import AskingHandle, change_below
 from agentrail.runtime.tool_origins import GoneTool, fault_of_bare, source_origin, tool_origin
 
@@ -139,7 +140,7 @@ class ChangingHandle(AskingHandle):
 
         Raises:
             PluginError: Your move: there is no plugin of this name.
-            OptionError: Your move: a name is not text.
+            OptionError: Your move: a name is not text, or an option is a text in place of a list.
             SessionDown: The session has ended.
 
         Cancellation: Always a checkpoint for cancellation. After that, the update takes effect in all these sessions.
@@ -159,7 +160,8 @@ class ChangingHandle(AskingHandle):
 
         Raises:
             PluginError: Your move: it cannot be loaded, its name is taken, or a cycle waits for a user.
-            OptionError: Your move: the session is kept in a store, and another process could not import the plugin.
+            OptionError: Your move: the session is kept in a store, and another process could not import the plugin, or an
+                option is a text in place of a list.
             CallingSelf: Your move: a tool of this session made the call, and the cycle waits for that tool.
             SessionDown: The session has ended.
 
@@ -239,6 +241,7 @@ async def _change_plugins(
     plugin = record = None
     if change != "detach":  # an entry of None is refused, and not taken for a detach
         plugin, record = part_entry(cast("PluginEntry", entry), cell.state.data.stack.ask)
+        refuse(*faults_of_texts("plugin", plugin, record.options or {}))
     if record is not None and _is_stored(cell):
         refuse(fault_of_origin(record))
     signal = ChangePlugins(
@@ -261,6 +264,9 @@ async def _change_plugins(
 
 async def _update_everywhere(cell: SessionCell, signal: UpdatePluginOpts) -> None:
     """Update the options of a session's plugin. Rules that narrow reach all sessions below, which could make a call that they forbid."""
+    await cell.awake()
+    member = cell.state.data.stack.find(signal.plugin)
+    refuse(*faults_of_texts("plugin", member and member.plugin, signal.options))
     await cell.pending_calls.ask(signal, cell.send)
     rules = narrowing_of(cell.visible.data.stack, signal.plugin, signal.options)
     if rules is not None:

@@ -447,22 +447,23 @@ def _tools(_: str, tools: object) -> list[str]:
     ]
 
 
-def _lists_of_plugins(name: str, value: object) -> list[str]:
+def faults_of_texts(name: str, plugin: object, options: object) -> list[str]:
     """Refuse a text in place of a list, which a built-in plugin would read as a list of its letters."""
-    entries = value if _is_collection(value) else ()
+    kind = plugin if isinstance(plugin, type) else type(plugin)
+    init: Any = getattr(kind, "init", None)
+    is_ours = f"{getattr(init, '__module__', '')}".startswith("agentrail.plugins.")
+    lists = [one for one, hint in get_annotations(init).items() if hint == Sequence[str]] if is_ours else []
     return [
-        f"{name} has {kind.__name__} with {option} = {given!r:.80}: expected a list, such as [{given!r:.80}]"
-        for entry in entries
-        if isinstance(entry, tuple) and isinstance(entry[-1], Mapping)
-        for kind in [entry[0] if isinstance(entry[0], type) else type(entry[0])]
-        for option, given in entry[-1].items()
-        if isinstance(given, str) and _takes_texts(getattr(kind, "init", None), option)
+        f"{name} has {kind.__name__} with {option} = {text!r:.80}: expected a list, such as [{text!r:.80}]"
+        for option in lists
+        if isinstance(options, Mapping) and isinstance(text := options.get(option), str)
     ]
 
 
-def _takes_texts(init: Any, option: str) -> bool:
-    is_ours = callable(init) and init.__module__.startswith("agentrail.plugins.")
-    return is_ours and bool(get_annotations(init).get(option) == Sequence[str])
+def _lists_of_plugins(name: str, value: object) -> list[str]:
+    entries = value if _is_collection(value) else ()
+    with_options = [one for one in entries if isinstance(one, tuple) and len(one) == 2]  # noqa: PLR2004 - a pair
+    return [fault for plugin, options in with_options for fault in faults_of_texts(name, plugin, options)]
 
 
 def _agents(name: str, value: object) -> list[str]:

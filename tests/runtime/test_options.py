@@ -4,6 +4,7 @@ import enum
 import inspect
 import math
 import re
+from functools import partial
 
 import attrs
 import pytest
@@ -14,7 +15,7 @@ from agentrail.blueprints import Blueprint
 from agentrail.core.policy.prompt_settings import SETTINGS
 from agentrail.errors import OptionError
 from agentrail.messages import Text, UserMessage
-from agentrail.plugins import HumanApproval
+from agentrail.plugins import HumanApproval, Permissions
 from agentrail.providers.options import ProviderOptions
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_options import OTHER_WORDS, SessionOptions, make_options
@@ -60,6 +61,27 @@ def test_a_text_in_place_of_a_list_of_a_plugin_is_refused(make, plugin):
     entries[0][1]["require_approval_for"] = ["shell"]
     assert make(model="demo:", plugins=entries)
     assert make(model="demo:", plugins=[(HumanApproval, {"permission_options": "approve"})])
+
+
+async def test_a_text_in_place_of_a_list_is_refused_in_a_running_session_too(supervisor):
+    """Added, replaced or changed: the guard is what it was."""
+    session = await supervisor.start_session(model=saying("Yes."), plugins=[Permissions])
+    wrong = {"require_approval_for": "shell"}
+    for call in (
+        partial(session.attach_plugin, (HumanApproval, wrong)),
+        partial(session.reload_plugin, (Permissions, {"deny": "shell"})),
+        partial(session.update_plugin_opts, "Permissions", deny="shell"),
+    ):
+        with pytest.raises(OptionError, match=r"= 'shell': expected a list, such as \['shell'\]"):
+            await call()
+    assert [one.name for one in (await session.status()).plugins] == ["Permissions"]
+    await session.attach_plugin((HumanApproval, {"require_approval_for": ["shell"]}))
+    await session.update_plugin_opts("HumanApproval", require_approval_for=["pay"])
+
+
+def test_a_plugin_that_is_no_entry_is_left_to_what_loads_it():
+    """An empty pair has no options to look at."""
+    assert SessionOptions(model="demo:", plugins=[()]).plugins
 
 
 @pytest.mark.parametrize("has_store", [False, True])
