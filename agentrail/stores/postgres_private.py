@@ -4,6 +4,7 @@ It ends with its process, even if that is killed. Only this user reaches its soc
 """
 
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -299,15 +300,18 @@ def _text_of(path: Path) -> str:
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Return loopback ports that nothing listens on now. None is one that a system gives to outgoing connections."""
+    """Return loopback ports that nothing listens on now, below those that Linux and macOS give to outgoing connections."""
     found: list[int] = []
     with contextlib.ExitStack() as stack:
         while len(found) < count:
             one = stack.enter_context(socket.socket())
             port = _PORTS[int(outside.jitter() * len(_PORTS))]
-            with contextlib.suppress(OSError):
+            try:
                 one.bind(("127.0.0.1", port))
                 found.append(port)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
     return tuple(found)
 
 
