@@ -166,13 +166,9 @@ def faults_of_agent_names(settings: Settings) -> Iterator[ConfigFault]:
                 yield ConfigFault(place=item.place, said=said)
             elif item.value not in names:
                 # Each guess reads all names, which takes quadratic time in a file of little else.
+                why = f"there is no agent {item.value!r:.80}"
+                why = no_such_agent(item.value, names) if guesses < _MAX_GUESSES else why
                 guesses += 1
-                is_unguessed = guesses > _MAX_GUESSES
-                why = (
-                    f"there is no agent {item.value!r:.80}"
-                    if is_unguessed
-                    else no_such_agent(item.value, names)
-                )
                 yield ConfigFault(place=item.place, said=f"agent {agent.name!r}: {why}")
     for circle in _circles(below):
         said = (

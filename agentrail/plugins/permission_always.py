@@ -4,13 +4,10 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
-from attrs import evolve
-
 from agentrail.events.values import PERMISSION_OPTIONS, PermissionOption
 from agentrail.messages import JsonObject
 from agentrail.plugins.permission_match import must_be, must_mean
 from agentrail.plugins.permission_paths import PathGlob, path_place
-from agentrail.plugins.permission_policy import PermissionPolicy, WrittenRule
 from agentrail.plugins.permission_rules import (
     CODE_TOOLS,
     PATH_TOOLS,
@@ -43,10 +40,6 @@ def proposed_rules(call: PermissionCall, verdict: PermissionVerdict) -> tuple[st
         return _of_line(call, verdict)
     text = _of_call(call)
     return () if text is None else (text,)
-
-
-def with_rules(policy: PermissionPolicy, texts: tuple[str, ...]) -> PermissionPolicy:
-    return evolve(policy, allow=(*policy.allow, *(WrittenRule(text) for text in texts)))
 
 
 def offers_always(call: PermissionCall, proposed: tuple[str, ...]) -> bool:

@@ -4,7 +4,7 @@ import pytest
 from attrs import evolve
 from hypothesis import given, strategies as st
 
-from agentrail.plugins.permission_always import offers_always, proposed_rules, what_else, with_rules
+from agentrail.plugins.permission_always import offers_always, proposed_rules, what_else
 from agentrail.plugins.permission_policy import PermissionPolicy, rules
 from agentrail.plugins.permission_rules import read_permission_rule
 from agentrail.plugins.permission_verdict import PermissionCall, explain_call, judge
@@ -73,7 +73,9 @@ def test_explain_names_the_rule_that_always_wrote():
     for line in ("wc a", "git log -n 1", "git log | wc a"):
         call = call_of("shell", command=line)
         texts = proposed(call)
-        assert {rule.text for rule in explain_call(with_rules(NOTHING, texts), call).by} == set(texts)
+        assert {rule.text for rule in explain_call(PermissionPolicy(allow=rules(*texts)), call).by} == set(
+            texts
+        )
     assert proposed(call_of("shell", command="wc " + "a" * 5_000)) == ()
 
     policy = PermissionPolicy(allow=rules("shell(sort -o x y)"))
@@ -94,8 +96,8 @@ def test_explain_names_the_rule_that_always_wrote():
 def test_always_allows_no_command_that_does_more(asked, other):
     """What a person always allowed of a reading command is more reading of the repository; of any other its very words."""
     texts = proposed(call_of("shell", command=asked))
-    assert judge(with_rules(NOTHING, texts), call_of("shell", command=asked)).decision == "allow"
-    assert judge(with_rules(NOTHING, texts), call_of("shell", command=other)).decision != "allow"
+    assert judge(PermissionPolicy(allow=rules(*texts)), call_of("shell", command=asked)).decision == "allow"
+    assert judge(PermissionPolicy(allow=rules(*texts)), call_of("shell", command=other)).decision != "allow"
 
 
 @given(
@@ -133,7 +135,7 @@ def test_always_writes_rules_that_allow_that_very_call(line):
     call = call_of("shell", command=line)
     texts = proposed(call)
     if texts:
-        told = explain_call(with_rules(NOTHING, texts), call)
+        told = explain_call(PermissionPolicy(allow=rules(*texts)), call)
         assert told.decision == "allow"
         assert {rule.text for rule in told.by} == set(texts)
         assert all(read_permission_rule(text).tool == "shell" for text in texts)

@@ -139,7 +139,7 @@ def _read(text: str) -> tuple[str, JsonValue]:
         return whole, decode_strictly(whole)
     except NotJson:
         # Many models use a fence, whatever the prompt. With two blocks it is unclear which one is meant.
-        # Not behind the last end: each beginning there would be followed to the end of the text.
+        # Up to the last end of a fence: behind it, the search for an end would read all of the rest at each beginning.
         last = max([found.end() for found in _FENCE_END.finditer(text)], default=0)
         blocks: list[str] = _FENCED.findall(text, 0, last)
         if len(blocks) != 1:

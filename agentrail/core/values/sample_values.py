@@ -149,11 +149,9 @@ class SampleValues:
         fitting: list[float] = []
         with suppress(OverflowError):  # an integer with more digits than a float can have
             near = [bound // step * step + by for bound in bounds for by in (0, step, -step)]
-            if kind is float and bounds:
-                near += [*bounds, sum(bounds) / len(bounds)]
-            fitting += [number for number in map(kind, (*self.numbers, *near)) if _fits(number, known)]
-        number: float = self.choose(list(dict.fromkeys(fitting)) or [kind(self.numbers[0])])
-        return number
+            between = [*bounds, sum(bounds) / len(bounds)] if kind is float and bounds else []
+            fitting += [one for one in map(kind, (*self.numbers, *near, *between)) if _fits(one, known)]
+        return kind(self.choose(list(dict.fromkeys(fitting)) or self.numbers))
 
     def _text(self, known: SchemaPart) -> str:
         if self.matching is not None and "pattern" in known:
