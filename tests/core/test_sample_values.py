@@ -22,6 +22,7 @@ KINDS: dict[str, Any] = {
     "a number of an open range": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
     "a share": {"type": "number", "minimum": 0.2, "maximum": 0.8},
     "a large whole number": {"type": "integer", "minimum": 7.5, "multipleOf": 10},
+    "a multiple": {"type": "integer", "multipleOf": 7},
     "a small one": {"type": "integer", "exclusiveMaximum": -40},
     "below a bound": {"type": "number", "maximum": -2.5},
     "too large for a float": {"type": "integer", "minimum": 10**400},
@@ -36,7 +37,12 @@ KINDS: dict[str, Any] = {
     "anything": True,
     "one of two types": {"type": ["null", "integer"]},
     "either": {"oneOf": [{"type": "null"}, {"type": "array", "items": {"type": "boolean"}, "minItems": 2}]},
-    "a pair": {"type": "array", "prefixItems": [{"type": "integer"}, {"const": "x"}], "items": False},
+    "a pair": {
+        "type": "array",
+        "prefixItems": [{"type": "integer"}, {"const": "x"}],
+        "items": False,
+        "minItems": 2,
+    },
     "a set": {"type": "array", "items": {"enum": [1]}, "uniqueItems": True},
     "both": {"allOf": [{"type": "object", "required": ["a"]}, {"properties": {"a": {"type": "integer"}}}]},
     "one property or the other": {
@@ -64,6 +70,16 @@ def test_the_plainest_value_fits():
     assert plain["one of two types"] == 1
     assert plain["true or false"] is False
     assert plain["text"] == "aaaa"
+    assert (plain["a date"], plain["bytes"]) == ("2026-01-31", "YQ==")
+
+
+def test_the_richest_value_fits():
+    """A choice is its last option, each optional property is there, and each list is as long as it gets."""
+    rich = SampleValues(root=PARAMETERS, choose=lambda options: options[-1]).of(PARAMETERS)
+    assert FITS.faults(rich) == ()
+    assert rich["a choice"] == "blue"
+    assert rich["a set"] == [1]
+    assert len(rich["a tree"]["children"]) == 2
 
 
 @given(data=st.data())
@@ -85,9 +101,14 @@ def test_a_pattern_is_for_the_caller():
     assert SampleValues(root={}, matching={"^[0-9]+$": "42"}.__getitem__).of(schema) == "42"
 
 
+def nested(schema, levels):
+    return schema if not levels else {"type": "array", "minItems": 20, "items": nested(schema, levels - 1)}
+
+
 @pytest.mark.parametrize(
     "schema",
     [
+        nested({"type": "string"}, 5),
         {"type": "array", "items": {"type": "string", "minLength": 10**9}, "minItems": 10**9},
         {"type": "object", "properties": {"a": {"$ref": "#"}, "b": {"$ref": "#"}}, "required": ["a", "b"]},
         {"anyOf": [{"$ref": "#"}, {"type": "null"}]},
